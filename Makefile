@@ -1,0 +1,46 @@
+# The usual jobs by name. PRESET picks the build folder: build/$(PRESET), see CMakePresets.json.
+PRESET ?= release
+JOBS ?= $(shell nproc)
+FUZZ_SECONDS ?= 60
+
+.PHONY: all run test build check tidy format fuzz setup install hooks clean
+
+all: build
+
+setup:
+	@scripts/setup
+
+build:
+	@scripts/setup --build
+	@cmake --preset $(PRESET)
+	@cmake --build --preset $(PRESET) -j $(JOBS)
+
+run: PRESET = release
+run: build
+	@scripts/run_demo
+
+test: setup
+	@scripts/run_tests $(PRESET) $(JOBS)
+
+check:
+	@scripts/check
+
+tidy: build
+	@scripts/check --tidy $(PRESET)
+
+format:
+	@scripts/format
+
+fuzz:
+	@scripts/setup --build
+	@scripts/fuzz $(FUZZ_SECONDS) $(JOBS)
+
+# Set PREFIX to choose the place.
+install: build
+	@cmake --install build/$(PRESET) $(if $(PREFIX),--prefix $(PREFIX))
+
+hooks:
+	@git config core.hooksPath .githooks
+
+clean:
+	@rm -rf build

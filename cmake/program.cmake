@@ -1,0 +1,53 @@
+# Program flamia: tools/*.cc and bench/*.cc. All but main.cc is a library, which tests link too.
+
+file(GLOB flamia_tool_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tools/*.cc"
+     "${PROJECT_SOURCE_DIR}/bench/*.cc")
+set(flamia_main_source ${flamia_tool_sources})
+list(FILTER flamia_main_source INCLUDE REGEX "/tools/main\\.cc$")
+list(FILTER flamia_tool_sources EXCLUDE REGEX "/tools/main\\.cc$")
+if(FLAMIA_BUILD_FUZZERS)
+  # Fuzzers call readers and parsers, not subcommands, which take most of the time to compile.
+  set(flamia_main_source "")
+  list(FILTER flamia_tool_sources EXCLUDE REGEX "/bench/")
+  foreach(source IN LISTS flamia_tool_sources)
+    file(STRINGS "${source}" command_line_include
+         REGEX "^#include [\"<](CLI/|tools/(commands|option_parsing|attention_options)\\.h)")
+    if(command_line_include)
+      list(REMOVE_ITEM flamia_tool_sources "${source}")
+    endif()
+  endforeach()
+endif()
+
+if(flamia_tool_sources)
+  add_library(flamia_tools STATIC ${flamia_tool_sources})
+  flamia_add_flags(flamia_tools STRICT)
+  target_include_directories(flamia_tools PUBLIC "${PROJECT_SOURCE_DIR}"
+                                                 "${PROJECT_SOURCE_DIR}/src")
+  target_link_libraries(flamia_tools PUBLIC flamia_static CLI11::CLI11 fmt::fmt
+                                            nlohmann_json::nlohmann_json Eigen3::Eigen)
+  set(flamia_bench_sources ${flamia_tool_sources})
+  list(FILTER flamia_bench_sources INCLUDE REGEX "/bench/")
+  if(flamia_bench_sources AND TARGET benchmark::benchmark)
+    target_link_libraries(flamia_tools PUBLIC benchmark::benchmark)
+    target_compile_definitions(flamia_tools PRIVATE FLAMIA_HAVE_BENCHMARK=1)
+  endif()
+  if(flamia_bench_sources AND FLAMIA_OPENBLAS_INCLUDE_DIR AND FLAMIA_OPENBLAS_LIBRARY)
+    target_include_directories(flamia_tools SYSTEM PRIVATE "${FLAMIA_OPENBLAS_INCLUDE_DIR}")
+    target_link_libraries(flamia_tools PUBLIC "${FLAMIA_OPENBLAS_LIBRARY}")
+    target_compile_definitions(flamia_tools PRIVATE FLAMIA_HAVE_OPENBLAS=1)
+  endif()
+endif()
+
+if(flamia_main_source)
+  add_executable(flamia_program ${flamia_main_source})
+  flamia_add_flags(flamia_program STRICT)
+  target_include_directories(flamia_program PRIVATE "${PROJECT_SOURCE_DIR}"
+                                                    "${PROJECT_SOURCE_DIR}/src")
+  target_link_libraries(flamia_program PRIVATE flamia_static CLI11::CLI11 fmt::fmt
+                                               nlohmann_json::nlohmann_json)
+  if(TARGET flamia_tools)
+    target_link_libraries(flamia_program PRIVATE flamia_tools)
+  endif()
+  set_target_properties(flamia_program PROPERTIES OUTPUT_NAME flamia RUNTIME_OUTPUT_DIRECTORY
+                                                  "${PROJECT_BINARY_DIR}")
+endif()

@@ -1,0 +1,79 @@
+# Tests: every top-level folder of tests/ with *_test.cc files below it becomes one GoogleTest
+# program (tests/numerics -> test_numerics). tests/support is linked into each of them.
+# Labels: cpu, the folder's name, and slow for suites named Slow* or Exhaustive*.
+
+enable_testing()
+include(GoogleTest)
+
+file(GLOB_RECURSE flamia_test_sources CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/tests"
+     "${PROJECT_SOURCE_DIR}/tests/*_test.cc")
+file(GLOB_RECURSE flamia_support_sources CONFIGURE_DEPENDS
+     "${PROJECT_SOURCE_DIR}/tests/support/*.cc")
+list(FILTER flamia_support_sources EXCLUDE REGEX "_test\\.cc$")
+
+function(flamia_add_test_flags target)
+  flamia_add_flags(${target})
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/src")
+  target_compile_definitions(${target} PRIVATE FLAMIA_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+                                               FLAMIA_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  target_link_libraries(${target} PRIVATE flamia_static Eigen3::Eigen GTest::gtest)
+  if(TARGET GTest::gmock)
+    target_link_libraries(${target} PRIVATE GTest::gmock)
+  endif()
+  if(TARGET flamia_tools)
+    target_link_libraries(${target} PRIVATE flamia_tools)
+  endif()
+endfunction()
+
+if(flamia_support_sources)
+  add_library(flamia_test_support OBJECT ${flamia_support_sources})
+  flamia_add_test_flags(flamia_test_support)
+endif()
+
+set(flamia_test_folders "")
+foreach(source IN LISTS flamia_test_sources)
+  if(source MATCHES "^([^/]+)/")
+    list(APPEND flamia_test_folders "${CMAKE_MATCH_1}")
+  endif()
+endforeach()
+list(REMOVE_DUPLICATES flamia_test_folders)
+list(REMOVE_ITEM flamia_test_folders support fuzz must_not_compile)
+
+set(flamia_slow_suites "Slow*:Exhaustive*:*/Slow*:*/Exhaustive*")
+foreach(folder IN LISTS flamia_test_folders)
+  set(sources ${flamia_test_sources})
+  list(FILTER sources INCLUDE REGEX "^${folder}/")
+  list(TRANSFORM sources PREPEND "${PROJECT_SOURCE_DIR}/tests/")
+  add_executable(test_${folder} ${sources})
+  flamia_add_test_flags(test_${folder})
+  target_link_libraries(test_${folder} PRIVATE GTest::gtest_main)
+  if(TARGET flamia_test_support)
+    target_link_libraries(test_${folder} PRIVATE flamia_test_support)
+  endif()
+  if(TARGET flamia_program)
+    add_dependencies(test_${folder} flamia_program)  # tests of the command line run it
+  endif()
+  # Names are folder/Suite.Test, so that two folders may use one suite name.
+  foreach(speed IN ITEMS quick slow)
+    if(speed STREQUAL quick)
+      set(filter "-${flamia_slow_suites}")
+      set(labels "cpu;${folder}")
+      set(timeout 300)
+    else()
+      set(filter "${flamia_slow_suites}")
+      set(labels "cpu;slow;${folder}")
+      set(timeout 900)
+    endif()
+    set(test_list flamia_${folder}_${speed}_tests)
+    gtest_discover_tests(test_${folder} DISCOVERY_TIMEOUT 60 TEST_FILTER "${filter}"
+                         TEST_PREFIX "${folder}/" TEST_LIST ${test_list}
+                         WORKING_DIRECTORY "${PROJECT_BINARY_DIR}" PROPERTIES TIMEOUT ${timeout})
+    # gtest_discover_tests cannot pass a list of labels; ctest reads this after its list of tests.
+    set(labels_file "${PROJECT_BINARY_DIR}/generated/${test_list}_labels.cmake")
+    file(WRITE "${labels_file}"
+         "foreach(test IN LISTS ${test_list})\n"
+         "  set_tests_properties(\"\${test}\" PROPERTIES LABELS \"${labels}\")\n"
+         "endforeach()\n")
+    set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${labels_file}")
+  endforeach()
+endforeach()
