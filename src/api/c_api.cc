@@ -1,0 +1,250 @@
+// The C names over the C++ calls: convert, call, keep the sentence of a failure.
+// Used by: C programs and Python's ctypes.
+#include "flamia/c_api.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "api/c_convert.h"
+#include "flamia/attention.h"
+
+namespace {
+
+using namespace flamia::c_convert;  // NOLINT: this file is their only user
+using flamia::Status;
+using flamia::StatusCode;
+
+static_assert(FLAMIA_OK == static_cast<int>(StatusCode::kOk));
+static_assert(FLAMIA_INVALID_ARGUMENT == static_cast<int>(StatusCode::kInvalidArgument));
+static_assert(FLAMIA_UNSUPPORTED == static_cast<int>(StatusCode::kUnsupported));
+static_assert(FLAMIA_OUT_OF_MEMORY == static_cast<int>(StatusCode::kOutOfMemory));
+static_assert(FLAMIA_DEVICE_ERROR == static_cast<int>(StatusCode::kDeviceError));
+static_assert(FLAMIA_INTERNAL == static_cast<int>(StatusCode::kInternal));
+
+thread_local std::string last_error;
+
+void set_last_error(const char* text) noexcept {
+  try {
+    last_error = text;
+  } catch (...) {
+    last_error.clear();  // no memory for the sentence; the code still tells
+  }
+}
+
+/// Runs work, which returns a Status, and leaves its sentence for flamia_last_error().
+template <typename Work>
+flamia_status run(Work&& work) noexcept {
+  try {
+    const Status status = std::forward<Work>(work)();
+    set_last_error(status.message().c_str());
+    return static_cast<flamia_status>(status.code());
+  } catch (const std::bad_alloc&) {
+    set_last_error("out of memory");
+    return FLAMIA_OUT_OF_MEMORY;
+  } catch (const std::exception& error) {
+    set_last_error(error.what());
+    return FLAMIA_INTERNAL;
+  } catch (...) {
+    set_last_error("unknown error");
+    return FLAMIA_INTERNAL;
+  }
+}
+
+/// Problem and options, which most calls start with.
+Status to_request(const char* function, const flamia_problem* problem_in,
+                  const flamia_options* options_in, flamia::Problem* problem,
+                  flamia::Options* options) {
+  if (Status status = to_problem(function, problem_in, problem); !status.ok()) return status;
+  return to_options(function, options_in, options);
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* flamia_version(void) { return flamia::version(); }
+
+const char* flamia_last_error(void) { return last_error.c_str(); }
+
+flamia_status flamia_problem_from_tensors(const flamia_forward_tensors* tensors,
+                                          flamia_problem* problem) {
+  return run([&]() -> Status {
+    constexpr const char* kFunction = "problem_from_tensors";
+    flamia::ForwardTensors views;
+    flamia::Problem result;
+    if (Status status = to_tensors(kFunction, tensors, &views); !status.ok()) return status;
+    if (Status status = check_problem_output(kFunction, problem); !status.ok()) return status;
+    if (Status status = flamia::problem_from_tensors(views, &result); !status.ok()) return status;
+    write_problem(result, problem);
+    return {};
+  });
+}
+
+flamia_status flamia_is_supported(const flamia_problem* problem, const flamia_options* options) {
+  return run([&]() -> Status {
+    flamia::Problem shapes;
+    flamia::Options choices;
+    if (Status status = to_request("is_supported", problem, options, &shapes, &choices);
+        !status.ok()) {
+      return status;
+    }
+    return flamia::is_supported(shapes, choices);
+  });
+}
+
+flamia_status flamia_resolve_conventions(const flamia_problem* problem,
+                                         const flamia_options* options,
+                                         flamia_conventions* conventions) {
+  return run([&]() -> Status {
+    constexpr const char* kFunction = "resolve_conventions";
+    flamia::Problem shapes;
+    flamia::Options choices;
+    flamia::Conventions result;
+    if (Status status = to_request(kFunction, problem, options, &shapes, &choices); !status.ok()) {
+      return status;
+    }
+    if (Status status = check_conventions_output(kFunction, conventions); !status.ok())
+      return status;
+    if (Status status = flamia::resolve_conventions(shapes, choices, &result); !status.ok()) {
+      return status;
+    }
+    write_conventions(result, conventions);
+    return {};
+  });
+}
+
+flamia_status flamia_workspace_size(const flamia_problem* problem, const flamia_options* options,
+                                    int32_t pass, size_t* bytes) {
+  return run([&]() -> Status {
+    constexpr const char* kFunction = "workspace_size";
+    flamia::Problem shapes;
+    flamia::Options choices;
+    flamia::Pass which = flamia::Pass::kForward;
+    if (Status status = to_request(kFunction, problem, options, &shapes, &choices); !status.ok()) {
+      return status;
+    }
+    if (Status status = to_required_enum(kFunction, "pass", pass, &which); !status.ok()) {
+      return status;
+    }
+    return flamia::workspace_size(shapes, choices, which, bytes);
+  });
+}
+
+flamia_status flamia_attention_forward(const flamia_problem* problem, const flamia_options* options,
+                                       const flamia_forward_tensors* tensors,
+                                       const flamia_workspace* workspace, void* stream,
+                                       flamia_conventions* conventions,
+                                       flamia_statistics* statistics) {
+  return run([&]() -> Status {
+    constexpr const char* kFunction = "attention_forward";
+    flamia::Problem shapes;
+    flamia::Options choices;
+    flamia::ForwardTensors views;
+    flamia::Workspace lent;
+    flamia::Conventions record;
+    flamia::PassStatistics figures;
+    if (Status status = to_request(kFunction, problem, options, &shapes, &choices); !status.ok()) {
+      return status;
+    }
+    if (Status status = to_tensors(kFunction, tensors, &views); !status.ok()) return status;
+    if (Status status = to_workspace(kFunction, workspace, &lent); !status.ok()) return status;
+    if (conventions != nullptr) {
+      if (Status status = check_conventions_output(kFunction, conventions); !status.ok())
+        return status;
+    }
+    if (Status status = check_statistics_output(kFunction, statistics); !status.ok()) return status;
+    if (Status status = flamia::attention_forward(shapes, choices, views, lent, stream, &record,
+                                                  statistics != nullptr ? &figures : nullptr);
+        !status.ok()) {
+      return status;
+    }
+    if (conventions != nullptr) write_conventions(record, conventions);
+    write_statistics(figures, statistics);
+    return {};
+  });
+}
+
+flamia_status flamia_attention_backward(const flamia_problem* problem,
+                                        const flamia_conventions* conventions,
+                                        const flamia_backward_tensors* tensors,
+                                        const flamia_workspace* workspace, void* stream,
+                                        int32_t threads, flamia_statistics* statistics) {
+  return run([&]() -> Status {
+    constexpr const char* kFunction = "attention_backward";
+    flamia::Problem shapes;
+    flamia::BackwardTensors views;
+    flamia::Workspace lent;
+    flamia::Conventions record;
+    flamia::PassStatistics figures;
+    if (Status status = to_problem(kFunction, problem, &shapes); !status.ok()) return status;
+    if (Status status = to_conventions(kFunction, conventions, &record); !status.ok()) {
+      return status;
+    }
+    if (Status status = to_tensors(kFunction, tensors, &views); !status.ok()) return status;
+    if (Status status = to_workspace(kFunction, workspace, &lent); !status.ok()) return status;
+    if (Status status = check_statistics_output(kFunction, statistics); !status.ok()) return status;
+    if (Status status = flamia::attention_backward(shapes, record, views, lent, stream, threads,
+                                                   statistics != nullptr ? &figures : nullptr);
+        !status.ok()) {
+      return status;
+    }
+    write_statistics(figures, statistics);
+    return {};
+  });
+}
+
+flamia_status flamia_quantize(const flamia_tensor* input, const flamia_tensor* cu_seqlens,
+                              int32_t role, int32_t axis, const flamia_options* options,
+                              const flamia_quantized_tensors* output) {
+  return run([&]() -> Status {
+    constexpr const char* kFunction = "quantize";
+    flamia::TensorView view;
+    flamia::TensorView lengths;
+    flamia::Role which = flamia::Role::kQ;
+    flamia::ContractionAxis along = flamia::ContractionAxis::kHeadDim;
+    flamia::Options choices;
+    flamia::QuantizedTensors views;
+    if (Status status = to_view(kFunction, "input", input, &view); !status.ok()) return status;
+    if (Status status = to_view(kFunction, "cu_seqlens", cu_seqlens, &lengths); !status.ok()) {
+      return status;
+    }
+    if (Status status = to_required_enum(kFunction, "role", role, &which); !status.ok()) {
+      return status;
+    }
+    if (Status status = to_required_enum(kFunction, "axis", axis, &along); !status.ok()) {
+      return status;
+    }
+    if (Status status = to_options(kFunction, options, &choices); !status.ok()) return status;
+    if (Status status = to_tensors(kFunction, output, &views); !status.ok()) return status;
+    return flamia::quantize(view, lengths, which, along, choices, views);
+  });
+}
+
+flamia_status flamia_explain(const flamia_problem* problem, const flamia_options* options,
+                             char* buffer, size_t size, size_t* length) {
+  return run([&]() -> Status {
+    constexpr const char* kFunction = "explain";
+    flamia::Problem shapes;
+    flamia::Options choices;
+    if (Status status = to_request(kFunction, problem, options, &shapes, &choices); !status.ok()) {
+      return status;
+    }
+    if (buffer == nullptr && size > 0) {
+      return flamia::invalid_argument(kFunction, "buffer", "be given", "null");
+    }
+    const std::string text = flamia::explain(shapes, choices);
+    if (size > 0) {
+      const size_t copied = std::min(size - 1, text.size());
+      std::memcpy(buffer, text.data(), copied);
+      buffer[copied] = '\0';
+    }
+    if (length != nullptr) *length = text.size();
+    return {};
+  });
+}
+
+}  // extern "C"

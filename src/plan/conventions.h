@@ -1,0 +1,40 @@
+// Options to conventions and back: how every automatic choice is resolved.
+// Paper: 3.3. Depends on: the rows of problem/paths.def, the (c, tau) pairs of numerics/p_hat.h.
+// Used by: plan_forward(), plan_backward(). The record itself is flamia/conventions.h.
+#pragma once
+
+#include "base/refusals.h"
+#include "flamia/conventions.h"
+#include "flamia/options.h"
+#include "flamia/problem.h"
+
+namespace flamia {
+
+/// Multiplier S of P and the rescale threshold tau.
+struct PScale {
+  float s = 0.0f;
+  float tau = 0.0f;
+};
+
+/// Whether P is multiplied by a factor S before its cast; the other forms of P-hat have scales of
+/// their own (numerics/p_hat.h) or need none.
+bool takes_p_scale(Path path, Family family);
+
+/// S and tau of these options: as given, else the default of path and family.
+PScale resolve_p_scale(const Options& options);
+GradProducts resolve_grad_products(const Options& options);
+DqAccumulate resolve_dq_accumulate(const Options& options);
+
+/// The record of a forward call. problem and options must have passed plan/support.h.
+Conventions resolve(const Problem& problem, const Options& options);
+
+/// Options that resolve() turns into this record again. conventions must have passed
+/// check_conventions().
+Options options_of(const Conventions& conventions);
+
+/// Refuses a record that no forward call of this problem writes: it may come from a file, from C,
+/// or from another call.
+Status check_conventions(const char* function, const Problem& problem,
+                         const Conventions& conventions);
+
+}  // namespace flamia

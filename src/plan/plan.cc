@@ -1,0 +1,52 @@
+// From a request to what will run: checks, resolved choices, threads.
+#include "plan/plan.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "plan/conventions.h"
+#include "plan/support.h"
+
+namespace flamia {
+
+namespace {
+
+int32_t resolve_threads(int32_t threads) {
+  if (threads > 0) return threads;
+  const auto cores = static_cast<int64_t>(std::thread::hardware_concurrency());
+  return static_cast<int32_t>(std::clamp<int64_t>(cores, 1, kMaxThreads));
+}
+
+}  // namespace
+
+Status plan_forward(const char* function, const Problem& problem, const Options& options,
+                    Plan* plan) {
+  Refusals refusals;
+  check_support(problem, options, &refusals);
+  if (!refusals.empty()) return refusals.status(function);
+  plan->problem = problem;
+  plan->conventions = resolve(problem, options);
+  plan->backend = BackendKind::kCpu;
+  plan->threads = resolve_threads(options.threads);
+  return {};
+}
+
+Status plan_backward(const char* function, const Problem& problem, const Conventions& conventions,
+                     int32_t threads, Plan* plan) {
+  if (Status status = check_conventions(function, problem, conventions); !status.ok()) {
+    return status;
+  }
+  Options options = options_of(conventions);
+  options.threads = threads;
+  Refusals refusals;
+  check_support(problem, options, &refusals);
+  check_backward_support(options, &refusals);
+  if (!refusals.empty()) return refusals.status(function);
+  plan->problem = problem;
+  plan->conventions = conventions;
+  plan->backend = BackendKind::kCpu;
+  plan->threads = resolve_threads(threads);
+  return {};
+}
+
+}  // namespace flamia

@@ -1,0 +1,26 @@
+// What one call will do, decided before anything runs: shapes, conventions, executor settings.
+// Paper: 3.3. plan_forward() is a pure function; plan_backward() takes conventions, not options.
+#pragma once
+
+#include <cstdint>
+
+#include "flamia/attention.h"
+
+namespace flamia {
+
+struct Plan {
+  Problem problem;
+  Conventions conventions;
+  BackendKind backend = BackendKind::kCpu;  ///< resolved, never kAuto
+  int32_t threads = 1;                      ///< CPU backend: resolved worker count
+};
+
+/// Support check, then the resolved choices. function names the API call in messages.
+Status plan_forward(const char* function, const Problem& problem, const Options& options,
+                    Plan* plan);
+
+/// Checks that the record fits the problem and can be run backward.
+Status plan_backward(const char* function, const Problem& problem, const Conventions& conventions,
+                     int32_t threads, Plan* plan);
+
+}  // namespace flamia

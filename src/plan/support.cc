@@ -1,0 +1,177 @@
+// The rules, grouped: ranges, masks, quantized probabilities, paths, causal safety.
+#include "plan/support.h"
+
+#include <cmath>
+
+#include "numerics/p_hat.h"
+#include "plan/conventions.h"
+#include "problem/names.h"
+#include "problem/validate.h"
+
+namespace flamia {
+
+namespace {
+
+template <typename Enum>
+void check_choice(const char* argument, Enum value, Refusals* refusals) {
+  if (is_valid(value)) return;
+  refusals->invalid(argument, concat("be ", choices<Enum>()), shown(value));
+}
+
+/// Values from C or from a cast may be none of their enum's.
+void check_choices(const Options& options, Refusals* refusals) {
+  check_choice("path", options.path, refusals);
+  check_choice("backend", options.backend, refusals);
+  check_choice("emulate", options.emulate, refusals);
+  check_choice("mask", options.mask.kind, refusals);
+  check_choice("safety", options.safety, refusals);
+  check_choice("determinism", options.determinism, refusals);
+  check_choice("hadamard", options.hadamard, refusals);
+  check_choice("kv_order", options.kv_order, refusals);
+  check_choice("exponential", options.exponential, refusals);
+  check_choice("row_sum", options.row_sum, refusals);
+  check_choice("delta", options.delta, refusals);
+  check_choice("accumulate", options.accumulate, refusals);
+  check_choice("promote", options.promote, refusals);
+  check_choice("score_accumulator", options.score_accumulator, refusals);
+  check_choice("ds_format", options.ds_format, refusals);
+  check_choice("grad_products", options.grad_products, refusals);
+  check_choice("dq_accumulate", options.dq_accumulate, refusals);
+  check_choice("dq_scale", options.dq_scale, refusals);
+}
+
+void check_executor(const Options& options, Refusals* refusals) {
+  if (options.backend == BackendKind::kHopper || options.backend == BackendKind::kBlackwell) {
+    refusals->unsupported("backend", "be cpu or auto in this build", name(options.backend),
+                          concat("cpu with emulate=", name(options.backend), " gives its numbers"));
+  }
+  if (options.threads < 0 || options.threads > kMaxThreads) {
+    refusals->invalid("threads", concat("be between 0 and ", kMaxThreads), concat(options.threads),
+                      "0 means one per core");
+  }
+}
+
+void check_mask(const Mask& mask, Refusals* refusals) {
+  const int64_t left = mask.window_left;
+  const int64_t right = mask.window_right;
+  if (mask.kind == MaskKind::kWindow) {
+    if (left < -1) {
+      refusals->invalid("mask.window_left", "be >= -1", concat(left), "-1 means unlimited");
+    }
+    if (right < -1) {
+      refusals->invalid("mask.window_right", "be >= -1", concat(right), "-1 means unlimited");
+    }
+    return;
+  }
+  const bool unset = left == -1 && right == -1;
+  const bool same = mask.kind == MaskKind::kCausal && left == -1 && right == 0;
+  if (unset || same) return;
+  refusals->invalid("mask.kind", "be window when a window is set",
+                    concat(name(mask.kind), " with window ", left, ",", right));
+}
+
+void check_probabilities(const Options& options, Refusals* refusals) {
+  const PScale p = resolve_p_scale(options);
+  if (options.softmax_scale.has_value() && !std::isfinite(*options.softmax_scale)) {
+    refusals->invalid("softmax_scale", "be finite", concat(*options.softmax_scale));
+  }
+  const bool s_ok = std::isfinite(p.s) && p.s > 0.0f;
+  const bool tau_ok = std::isfinite(p.tau) && p.tau >= 0.0f;
+  if (!s_ok) refusals->invalid("p_scale", "be finite and > 0", concat(p.s));
+  if (!tau_ok) refusals->invalid("tau", "be finite and >= 0", concat(p.tau));
+  if (s_ok && tau_ok &&
+      !p_hat_fits(std::log2(static_cast<double>(p.s)), static_cast<double>(p.tau))) {
+    refusals->invalid("p_scale", concat("keep log2(p_scale) + tau <= log2(", kE4m3Max, ")"),
+                      concat("p_scale=", p.s, " tau=", p.tau),
+                      "larger probabilities would saturate");
+  }
+  if (s_ok && p.s != 1.0f && !takes_p_scale(options.path, options.emulate)) {
+    const bool bf16 = options.path == Path::kBf16;
+    refusals->invalid("p_scale",
+                      concat("be 1 for path ", name(options.path),
+                             bf16 ? "" : concat(" with the numbers of ", name(options.emulate))),
+                      concat(p.s),
+                      bf16 ? "probabilities in BF16 need no scale"
+                           : "its probabilities have a scale for each 32 keys");
+  }
+}
+
+void check_exponential(const Options& options, Refusals* refusals) {
+  if (options.exponential == Exponential::kSchraudolph && options.path != Path::kMxfp8) {
+    refusals->unsupported("exponential",
+                          concat("be exact or polynomial for path ", name(options.path)),
+                          name(options.exponential), "schraudolph needs path mxfp8");
+  }
+  if (options.exponential == Exponential::kMitchell && options.path != Path::kAll4Bit) {
+    refusals->unsupported("exponential",
+                          concat("be exact or polynomial for path ", name(options.path)),
+                          name(options.exponential), "mitchell needs path all4bit");
+  }
+}
+
+void check_products(const Options& options, Refusals* refusals) {
+  const GradProducts grad_products = resolve_grad_products(options);
+  if (options.path == Path::kBf16) {
+    if (options.hadamard == Hadamard::kOn) {
+      refusals->unsupported("hadamard", "be auto or off for path bf16", name(options.hadamard));
+    }
+    if (grad_products == GradProducts::kFp8) {
+      refusals->unsupported("grad_products", "be auto or bf16 for path bf16", name(grad_products));
+    }
+  }
+  if (options.path == Path::kAll4Bit && grad_products == GradProducts::kBf16) {
+    refusals->unsupported("grad_products", "be auto or fp8 for path all4bit", name(grad_products));
+  }
+  if (options.ds_format == DsFormat::kE5M2) {
+    const bool eight_bit = options.path == Path::kMxfp8 || options.path == Path::kNvfp4;
+    if (!eight_bit || grad_products != GradProducts::kFp8) {
+      refusals->unsupported("ds_format",
+                            concat("be e4m3 for path ", name(options.path), " with grad_products ",
+                                   name(grad_products)),
+                            name(options.ds_format),
+                            "e5m2 needs path mxfp8 or nvfp4 with grad_products fp8");
+    }
+  }
+  if (options.score_accumulator == ScoreAccumulator::kF16 && options.path != Path::kMxfp8) {
+    refusals->unsupported("score_accumulator", concat("be f32 for path ", name(options.path)),
+                          name(options.score_accumulator), "f16 needs path mxfp8");
+  }
+  if (options.promote == Promote::kNone && options.accumulate == Accumulate::kExact) {
+    refusals->invalid("promote", "be tile with accumulate exact", name(options.promote),
+                      "promote none has no effect with exact accumulation");
+  }
+}
+
+void check_safety(const Options& options, Refusals* refusals) {
+  if (options.safety == Safety::kExact && options.dq_scale == DqScale::kDocument &&
+      resolve_dq_accumulate(options) == DqAccumulate::kFp16) {
+    refusals->invalid("dq_scale", "be auto or causal for safety exact with dq_accumulate fp16",
+                      name(options.dq_scale),
+                      "one scale for a document lets later tokens round earlier rows of dq");
+  }
+}
+
+}  // namespace
+
+void check_support(const Problem& problem, const Options& options, Refusals* refusals) {
+  check_problem(problem, refusals);
+  const int before = refusals->count();
+  check_choices(options, refusals);
+  if (refusals->count() > before) return;  // rules about combinations need values that exist
+  check_executor(options, refusals);
+  check_mask(options.mask, refusals);
+  check_probabilities(options, refusals);
+  check_exponential(options, refusals);
+  check_products(options, refusals);
+  check_safety(options, refusals);
+}
+
+void check_backward_support(const Options& options, Refusals* refusals) {
+  if (options.exponential == Exponential::kSchraudolph ||
+      options.exponential == Exponential::kMitchell) {
+    refusals->unsupported("exponential", "be exact or polynomial for a backward pass",
+                          name(options.exponential), "it is for inference only");
+  }
+}
+
+}  // namespace flamia

@@ -1,0 +1,23 @@
+// What this build can do, with every reason against a call.
+// Paper: 3.4 (the bound of P-hat). Used by: planning, is_supported(), explain().
+#pragma once
+
+#include <cstdint>
+
+#include "base/refusals.h"
+#include "flamia/options.h"
+#include "flamia/problem.h"
+
+namespace flamia {
+
+/// Largest number of worker threads.
+constexpr int32_t kMaxThreads = 1024;
+
+/// Adds every reason why a forward call with these shapes and options cannot run: shapes, values
+/// outside their range, choices that contradict each other, choices that are not there yet.
+void check_support(const Problem& problem, const Options& options, Refusals* refusals);
+
+/// Adds every reason why such a forward call cannot be followed by a backward call.
+void check_backward_support(const Options& options, Refusals* refusals);
+
+}  // namespace flamia
