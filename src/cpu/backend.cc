@@ -18,30 +18,17 @@ namespace {
 
 using namespace cpu;
 
-/// Bytes of one (token, head) in a [T, H, ...] or, if batched, [B, L, H, ...] tensor.
-uint8_t* byte_row(const TensorView& view, bool batched, int64_t token, int head) {
-  auto* base = static_cast<uint8_t*>(view.data);
-  if (!batched) return base + token * view.stride[0] + head * view.stride[1];
-  const int64_t length = view.shape[1];
-  return base + token / length * view.stride[0] + token % length * view.stride[1] +
-         head * view.stride[2];
-}
-
-/// Copies one representation to the caller's strided tensors.
-void export_operand(const Operand& operand, const QuantizedTensors& output) {
-  const bool batched = output.codes.rank == 4;
-  const int columns = operand.scale_columns();
-  for (int head = 0; head < operand.heads; ++head) {
-    for (int64_t token = 0; token < operand.tokens; ++token) {
-      const int64_t at = head * operand.tokens + token;
-      std::memcpy(byte_row(output.codes, batched, token, head), operand.codes + at * operand.dim,
-                  static_cast<size_t>(operand.dim));
-      if (output.exp.data != nullptr && operand.exp != nullptr) {
-        std::memcpy(byte_row(output.exp, batched, token, head), operand.exp + at, 1);
+/// Rows that belong to no document: codes and scales 0, no scale exponent.
+void clear_rows(const Operand& operand, int64_t first, int64_t end) {
+  for (int64_t token = first; token < end; ++token) {
+    for (int head = 0; head < operand.heads; ++head) {
+      std::memset(operand.code_rows.at(head, token), 0, static_cast<size_t>(operand.dim));
+      if (operand.has_exp()) {
+        *reinterpret_cast<int8_t*>(operand.exp_rows.at(head, token)) = kNoScaleExponent;
       }
-      if (output.scales.data != nullptr && columns > 0) {
-        std::memcpy(byte_row(output.scales, batched, token, head), operand.scales + at * columns,
-                    static_cast<size_t>(columns));
+      if (operand.scale_columns() > 0) {
+        std::memset(operand.scale_rows.at(head, token), 0,
+                    static_cast<size_t>(operand.scale_columns()));
       }
     }
   }
@@ -81,19 +68,23 @@ class CpuBackend final : public Backend {
     const int64_t tokens = queries ? problem.query_tokens : problem.key_tokens;
     const int heads = queries ? problem.heads : problem.kv_heads;
     const QuantizeSpec spec = operand_spec(plan.conventions, use_of(role, axis));
-    // A tool, not a training call: the copy in the backend's own layout is allocated here.
-    Arena measure(nullptr);
-    (void)make_operand(spec, input, tokens, heads, problem.head_dim, measure);
-    std::vector<uint8_t> storage(measure.used() + 64, 0);
-    Arena arena(storage.data());
-    const Operand operand = make_operand(spec, input, tokens, heads, problem.head_dim, arena);
-    if (operand.exp != nullptr) {
-      for (int64_t x = 0; x < heads * tokens; ++x) operand.exp[x] = kNoScaleExponent;
-    }
+    Operand operand;
+    operand.spec = spec;
+    operand.heads = heads;
+    operand.dim = problem.head_dim;
+    operand.tokens = tokens;
+    operand.source = input;
+    operand.code_rows = {output.codes, output.codes.rank == 4};
+    operand.exp_rows = {output.exp, output.exp.rank == 3};
+    operand.scale_rows = {output.scales, output.scales.rank == 4};
     const PackedLayout layout(problem, cu_seqlens, cu_seqlens);
-    quantize_operand(operand, token_ranges(layout, queries ? Side::kQueries : Side::kKeys),
-                     plan.threads);
-    export_operand(operand, output);
+    const std::vector<TokenRange> ranges =
+        token_ranges(layout, queries ? Side::kQueries : Side::kKeys);
+    quantize_operand(operand, ranges, plan.threads);
+    const int64_t owned_begin = ranges.empty() ? tokens : ranges.front().first;
+    const int64_t owned_end = ranges.empty() ? tokens : ranges.back().first + ranges.back().count;
+    clear_rows(operand, 0, owned_begin);
+    clear_rows(operand, owned_end, tokens);
     return {};
   }
 

@@ -428,7 +428,7 @@ double row_sum_residual(const Plan& plan, const PackedLayout& layout,
       }
     }
   }
-  if (!(magnitudes > 0.0)) return 0.0;
+  if (magnitudes == 0.0) return 0.0;  // NaN inputs give NaN, not a perfect score
   return std::sqrt(squares * static_cast<double>(rows)) / magnitudes;
 }
 

@@ -19,10 +19,24 @@ namespace flamia::cpu {
 namespace {
 
 constexpr int kMaxDim = 128;
+constexpr float kLargestFloat = 0x1.fffffep127f;
 
 void read_bf16_row(const TensorView& tensor, int head, int64_t token, int dim, float* out) {
   const uint16_t* row = tensor_row(tensor, head, token);
   for (int c = 0; c < dim; ++c) out[c] = bf16_to_float(row[c]);
+}
+
+/// L2 norm of decoded values times 2^exponent. Schemes whose scales are in the values already may
+/// hold any magnitude, so the values are brought near 1 first; powers of two change no other bit.
+float operand_norm(const Operand& operand, const float* values, int dim, int exponent) {
+  if (operand.exp != nullptr) return row_norm(values, dim, exponent);
+  float largest = 0.0f;
+  for (int c = 0; c < dim; ++c) largest = max_number(largest, magnitude(values[c]));
+  if (!(largest > 0.0f) || largest > kLargestFloat) return row_norm(values, dim, exponent);
+  const int shift = floor_log2(largest);
+  float near_one[kMaxDim];
+  for (int c = 0; c < dim; ++c) near_one[c] = scale_pow2(values[c], -shift);
+  return row_norm(near_one, dim, shift + exponent);
 }
 
 void prepare_query_row(const Plan& plan, const BackwardTensors& tensors,
@@ -33,7 +47,7 @@ void prepare_query_row(const Plan& plan, const BackwardTensors& tensors,
   float o[kMaxDim];
   load_tile(buffers.d_o, head, token, 1, Exponents::kLeave, d_o);
   const int exponent = buffers.d_o.exponent(head, token);
-  buffers.do_norm[at] = row_norm(d_o, dim, exponent);
+  buffers.do_norm[at] = operand_norm(buffers.d_o, d_o, dim, exponent);
   const float factor = pow2(exponent);
   for (int c = 0; c < dim; ++c) d_o[c] *= factor;
   read_bf16_row(tensors.o, head, token, dim, o);
@@ -54,7 +68,8 @@ void prepare_key_row(const Plan& plan, const BackwardBuffers& buffers, int head,
   const int64_t at = head * plan.problem.key_tokens + token;
   float values[kMaxDim];
   load_tile(buffers.v_grad, head, token, 1, Exponents::kLeave, values);
-  buffers.v_norm[at] = row_norm(values, dim, buffers.v_grad.exponent(head, token));
+  buffers.v_norm[at] =
+      operand_norm(buffers.v_grad, values, dim, buffers.v_grad.exponent(head, token));
   load_tile(buffers.k_grad, head, token, 1, Exponents::kApply, values);
   float largest = 0.0f;
   for (int c = 0; c < dim; ++c) largest = max_number(largest, magnitude(values[c]));

@@ -42,10 +42,22 @@ Operand make_operand(const QuantizeSpec& spec, const TensorView& source, int64_t
   operand.tokens = tokens;
   operand.source = source;
   if (spec.scheme == Scheme::kBf16) return operand;
+  const auto rows = [&](void* data, int64_t columns) {
+    TensorView view;
+    view.data = data;
+    view.stride[0] = columns;
+    view.stride[1] = tokens * columns;
+    return ByteRows{view};
+  };
   operand.codes = arena.take<uint8_t>(heads * tokens * dim);
-  if (operand.has_exp()) operand.exp = arena.take<int8_t>(heads * tokens);
+  operand.code_rows = rows(operand.codes, dim);
+  if (operand.has_exp()) {
+    operand.exp = arena.take<int8_t>(heads * tokens);
+    operand.exp_rows = rows(operand.exp, 1);
+  }
   if (operand.scale_columns() > 0) {
     operand.scales = arena.take<uint8_t>(heads * tokens * operand.scale_columns());
+    operand.scale_rows = rows(operand.scales, operand.scale_columns());
   }
   return operand;
 }

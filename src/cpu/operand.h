@@ -30,13 +30,28 @@ struct QuantizeSpec {
 
 constexpr int kPaddedExponents = 128;
 
+/// Rows of bytes of every (head, token): [tokens, heads, ...], or [batch, length, heads, ...].
+struct ByteRows {
+  TensorView view;
+  bool batched = false;
+
+  uint8_t* at(int head, int64_t token) const {
+    auto* base = static_cast<uint8_t*>(view.data);
+    if (!batched) return base + token * view.stride[0] + head * view.stride[1];
+    const int64_t length = view.shape[1];
+    return base + token / length * view.stride[0] + token % length * view.stride[1] +
+           head * view.stride[2];
+  }
+};
+
 struct Operand {
   QuantizeSpec spec;
   int heads = 0;
   int dim = 0;
   int64_t tokens = 0;
-  TensorView source;          ///< the BF16 tensor
-  uint8_t* codes = nullptr;   ///< [heads][tokens][dim]
+  TensorView source;                         ///< the BF16 tensor
+  ByteRows code_rows, exp_rows, scale_rows;  ///< where the quantizer writes
+  uint8_t* codes = nullptr;                  ///< [heads][tokens][dim]
   int8_t* exp = nullptr;      ///< [heads][tokens]; null for schemes without exponents
   uint8_t* scales = nullptr;  ///< [heads][tokens][scale_columns()]
 

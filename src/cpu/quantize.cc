@@ -52,13 +52,13 @@ float rows_magnitude(const Rows<kDim>& block, int rows) {
 }
 
 uint8_t* codes_row(const Operand& operand, int head, int64_t token) {
-  return operand.codes + (head * operand.tokens + token) * operand.dim;
+  return operand.code_rows.at(head, token);
 }
 uint8_t* scales_row(const Operand& operand, int head, int64_t token) {
-  return operand.scales + (head * operand.tokens + token) * operand.scale_columns();
+  return operand.scale_rows.at(head, token);
 }
 void set_exponent(const Operand& operand, int head, int64_t token, int e) {
-  operand.exp[head * operand.tokens + token] = static_cast<int8_t>(e);
+  *reinterpret_cast<int8_t*>(operand.exp_rows.at(head, token)) = static_cast<int8_t>(e);
 }
 
 template <int kDim>

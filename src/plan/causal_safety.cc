@@ -41,7 +41,7 @@ constexpr SumRow kSumRows[] = {
     {DqAccumulate::kFp32, DqScale::kDocument, "fp32, no scale", kNone},
     {DqAccumulate::kFp32, DqScale::kCausal, "fp32, no scale", kNone},
     {DqAccumulate::kFp16, DqScale::kDocument, "fp16, one scale per document and head",
-     "all earlier rows of the document, about 1e-4 of the largest entry"},
+     "all earlier rows of the document, about 1e-3 of the largest entry"},
     {DqAccumulate::kFp16, DqScale::kCausal, "fp16, scales from the keys that a row sees", kNone},
 };
 

@@ -75,9 +75,12 @@ void check_probabilities(const Options& options, Refusals* refusals) {
   if (options.softmax_scale.has_value() && !std::isfinite(*options.softmax_scale)) {
     refusals->invalid("softmax_scale", "be finite", concat(*options.softmax_scale));
   }
-  const bool s_ok = std::isfinite(p.s) && p.s > 0.0f;
+  const bool s_ok = std::isfinite(p.s) && p.s >= 1.0f;
   const bool tau_ok = std::isfinite(p.tau) && p.tau >= 0.0f;
-  if (!s_ok) refusals->invalid("p_scale", "be finite and > 0", concat(p.s));
+  if (!s_ok) {
+    refusals->invalid("p_scale", "be finite and >= 1", concat(p.s),
+                      "smaller factors flush probabilities");
+  }
   if (!tau_ok) refusals->invalid("tau", "be finite and >= 0", concat(p.tau));
   if (s_ok && tau_ok &&
       !p_hat_fits(std::log2(static_cast<double>(p.s)), static_cast<double>(p.tau))) {
@@ -117,6 +120,10 @@ void check_products(const Options& options, Refusals* refusals) {
     }
     if (grad_products == GradProducts::kFp8) {
       refusals->unsupported("grad_products", "be auto or bf16 for path bf16", name(grad_products));
+    }
+    if (options.dq_accumulate == DqAccumulate::kFp16) {
+      refusals->unsupported("dq_accumulate", "be auto or fp32 for path bf16",
+                            name(options.dq_accumulate));
     }
   }
   if (options.path == Path::kAll4Bit && grad_products == GradProducts::kBf16) {

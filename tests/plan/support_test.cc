@@ -157,9 +157,9 @@ const Case kProbabilityCases[] = {
      "tau must be finite and >= 0; got -0.5"},
     {"NanTau", [](Options* o) { o->tau = kNan; }, kInvalid, "tau must be finite and >= 0; got nan"},
     {"ZeroPScale", [](Options* o) { o->p_scale = 0.0f; }, kInvalid,
-     "p_scale must be finite and > 0; got 0"},
+     "p_scale must be finite and >= 1; got 0 (smaller factors flush probabilities)"},
     {"InfinitePScale", [](Options* o) { o->p_scale = kInfinity; }, kInvalid,
-     "p_scale must be finite and > 0; got inf"},
+     "p_scale must be finite and >= 1; got inf (smaller factors flush probabilities)"},
     {"SmallPScale", [](Options* o) { o->p_scale = 1.0f; }, kOk, ""},
     {"PScaleOfBf16",
      [](Options* o) {
