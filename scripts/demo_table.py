@@ -13,7 +13,7 @@ def line(report: dict) -> list[str]:
     flushed = report["ds_flushed_fraction"]
     tflops = report["tflops"]["total"]
     row_cosine = report["outputs"]["dq"]["row_cosine"]
-    leak = report.get("causal_leak") or {}
+    leak = report["leak"] or {}
     verdict = {True: "passed", False: "FAILED"}.get(leak.get("passed"), "not tested")
     return [
         report["path"],
