@@ -10,9 +10,10 @@
 
 namespace flamia::cpu {
 
-/// x <- H x / sqrt(dim) in place.
+/// x <- H x / sqrt(dim) in place. Returns the bits of the largest magnitude; NaN counts as its
+/// bits.
 template <int kDim>
-inline void hadamard_vector(float* x) {
+inline int32_t hadamard_vector(float* x) {
   constexpr int kVectors = kDim / kLanes;
   Float8 v[kVectors];
   // Distance h inside a vector: the upper partner computes a - b as a + (-b).
@@ -40,9 +41,16 @@ inline void hadamard_vector(float* x) {
       v[i + h] = a - b;
     }
   }
+  Int8 best = {};
   for (int i = 0; i < kVectors; ++i) {
-    *reinterpret_cast<Float8*>(x + i * kLanes) = v[i] * hadamard_scale<kDim>();
+    const Float8 scaled = v[i] * hadamard_scale<kDim>();
+    *reinterpret_cast<Float8*>(x + i * kLanes) = scaled;
+    const Int8 bits = reinterpret_cast<Int8>(scaled) & 0x7fffffff;
+    best = bits > best ? bits : best;
   }
+  int32_t largest = best[0];
+  for (int lane = 1; lane < kLanes; ++lane) largest = larger(largest, best[lane]);
+  return largest;
 }
 
 }  // namespace flamia::cpu

@@ -1,6 +1,8 @@
 // The quantizers: one loop nest per scale scheme. Reads the BF16 source once.
 #include "cpu/quantize.h"
 
+#include <algorithm>
+
 #include "base/bits.h"
 #include "cpu/encode_vector.h"
 #include "cpu/hadamard_vector.h"
@@ -34,6 +36,7 @@ namespace {
 template <int kDim>
 struct Rows {
   float x[kTokenBlock][kDim];
+  int32_t largest[kTokenBlock];  ///< bits of each row's largest magnitude, where rows are rotated
 };
 
 template <int kDim>
@@ -42,7 +45,7 @@ void read_rows(const Operand& operand, int head, int64_t first, int rows, Rows<k
     const uint16_t* source = operand.source_row(head, first + r);
     float* x = block->x[r];
     for (int c = 0; c < kDim; ++c) x[c] = bf16_to_float(source[c]);
-    if (operand.spec.hadamard) hadamard_vector<kDim>(x);
+    if (operand.spec.hadamard) block->largest[r] = hadamard_vector<kDim>(x);
   }
 }
 
@@ -61,16 +64,75 @@ void set_exponent(const Operand& operand, int head, int64_t token, int e) {
   *reinterpret_cast<int8_t*>(operand.exp_rows.at(head, token)) = static_cast<int8_t>(e);
 }
 
+int e4m3_exponent(const Operand& operand, float amax) {
+  const int e = round_up_exponent_e4m3(amax);
+  return amax == 0.0f ? e : smaller(e + operand.spec.headroom_exponent, kMaxScaleExponent);
+}
+
+/// Heads whose maxima are kept at a time while rows are read in the order of memory.
+constexpr int kDirectHeads = 64;
+
+/// Rows that need no rotation, straight from BF16 bits, token by token so that memory is read and
+/// written in order. Heads that hold NaN or infinity, or are so small that BF16 subnormals matter
+/// (zero rows too), are marked in `left` and not written.
+template <int kDim>
+void quantize_e4m3_direct(const Operand& operand, int first_head, int heads, int64_t first,
+                          int rows, bool* left) {
+  constexpr uint16_t kInfinity = 0x7f80;
+  uint16_t largest[kTokenBlock][kDirectHeads];
+  for (int r = 0; r < rows; ++r) {
+    for (int h = 0; h < heads; ++h) {
+      largest[r][h] = bf16_magnitude(operand.source_row(first_head + h, first + r), kDim);
+    }
+  }
+  int exponent[kTokenBlock][kDirectHeads];
+  for (int h = 0; h < heads; ++h) {
+    uint16_t block = 0;
+    for (int r = 0; r < rows; ++r) block = larger(block, largest[r][h]);
+    const int shared = e4m3_exponent(operand, bf16_to_float(block));
+    left[h] = block >= kInfinity;
+    for (int r = 0; r < rows; ++r) {
+      exponent[r][h] =
+          operand.spec.per_token ? e4m3_exponent(operand, bf16_to_float(largest[r][h])) : shared;
+      left[h] = left[h] || exponent[r][h] < kSmallestDirectExponent;
+    }
+  }
+  for (int r = 0; r < rows; ++r) {
+    for (int h = 0; h < heads; ++h) {
+      if (left[h]) continue;
+      const int head = first_head + h;
+      set_exponent(operand, head, first + r, exponent[r][h]);
+      encode_bf16_e4m3_row(operand.source_row(head, first + r), exponent[r][h], kDim,
+                           codes_row(operand, head, first + r));
+    }
+  }
+}
+
+/// Rotated rows without NaN or infinity: their maxima are known already. False otherwise.
+template <int kDim>
+bool quantize_e4m3_rotated(const Operand& operand, int head, int64_t first, int rows,
+                           const Rows<kDim>& block) {
+  int32_t largest = 0;
+  for (int r = 0; r < rows; ++r) largest = larger(largest, block.largest[r]);
+  if (largest >= static_cast<int32_t>(kFloatInfinityBits)) return false;
+  for (int r = 0; r < rows; ++r) {
+    const int32_t amax = operand.spec.per_token ? block.largest[r] : largest;
+    const int e = e4m3_exponent(operand, bits_float(static_cast<uint32_t>(amax)));
+    set_exponent(operand, head, first + r, e);
+    encode_finite_e4m3_row(block.x[r], inverse_scale(e), kDim, codes_row(operand, head, first + r));
+  }
+  return true;
+}
+
 template <int kDim>
 void quantize_e4m3_rows(const Operand& operand, int head, int64_t first, int rows,
                         const Rows<kDim>& block) {
-  const auto exponent_of = [&](float amax) {
-    const int e = round_up_exponent_e4m3(amax);
-    return amax == 0.0f ? e : smaller(e + operand.spec.headroom_exponent, kMaxScaleExponent);
-  };
-  const int shared = operand.spec.per_token ? 0 : exponent_of(rows_magnitude(block, rows));
+  if (operand.spec.hadamard && quantize_e4m3_rotated(operand, head, first, rows, block)) return;
+  const int shared =
+      operand.spec.per_token ? 0 : e4m3_exponent(operand, rows_magnitude(block, rows));
   for (int r = 0; r < rows; ++r) {
-    const int e = operand.spec.per_token ? exponent_of(row_magnitude(block.x[r], kDim)) : shared;
+    const int e =
+        operand.spec.per_token ? e4m3_exponent(operand, row_magnitude(block.x[r], kDim)) : shared;
     set_exponent(operand, head, first + r, e);
     encode_e4m3_row(block.x[r], inverse_scale(e), kDim, codes_row(operand, head, first + r));
   }
@@ -195,8 +257,18 @@ void quantize_range(const Operand& operand, const TokenRange& range) {
   Rows<kDim> block = {};
   for (int begin = 0; begin < range.count; begin += kTokenBlock) {
     const int rows = smaller(kTokenBlock, range.count - begin);
-    for (int head = 0; head < operand.heads; ++head) {
-      quantize_block<kDim>(operand, head, range.first + begin, rows, &block);
+    for (int first_head = 0; first_head < operand.heads; first_head += kDirectHeads) {
+      const int heads = smaller(kDirectHeads, operand.heads - first_head);
+      bool left[kDirectHeads];
+      std::fill_n(left, heads, true);
+      if (operand.spec.scheme == Scheme::kE4m3 && !operand.spec.hadamard) {
+        quantize_e4m3_direct<kDim>(operand, first_head, heads, range.first + begin, rows, left);
+      }
+      for (int h = 0; h < heads; ++h) {
+        if (left[h]) {
+          quantize_block<kDim>(operand, first_head + h, range.first + begin, rows, &block);
+        }
+      }
     }
   }
 }
