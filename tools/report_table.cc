@@ -88,7 +88,7 @@ void add_gradient_figures(std::string* table, const AttendReport& report) {
   constexpr double kPercent = 100;
   add_line(table, "dS flushed",
            fmt::format("{:.4f} % of its non-zero entries", flushed * kPercent));
-  add_line(table, "dS row sums", fmt::format("residual {:.2e}", statistics->ds_row_sum_residual));
+  add_line(table, "dS row sums", "residual " + scientific(statistics->ds_row_sum_residual));
 }
 
 void add_leak(std::string* table, const AttendReport& report) {

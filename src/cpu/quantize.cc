@@ -2,6 +2,7 @@
 #include "cpu/quantize.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "base/bits.h"
 #include "cpu/encode_vector.h"
@@ -39,13 +40,20 @@ struct Rows {
   int32_t largest[kTokenBlock];  ///< bits of each row's largest magnitude, where rows are rotated
 };
 
+/// Heads that are read together, so that memory is read in order: 128 KiB of floats at most.
+constexpr int kHeadsTogether = 8;
+
+/// blocks[h]: rows of head first_head + h.
 template <int kDim>
-void read_rows(const Operand& operand, int head, int64_t first, int rows, Rows<kDim>* block) {
+void read_rows(const Operand& operand, int first_head, int heads, int64_t first, int rows,
+               Rows<kDim>* blocks) {
   for (int r = 0; r < rows; ++r) {
-    const uint16_t* source = operand.source_row(head, first + r);
-    float* x = block->x[r];
-    for (int c = 0; c < kDim; ++c) x[c] = bf16_to_float(source[c]);
-    if (operand.spec.hadamard) block->largest[r] = hadamard_vector<kDim>(x);
+    for (int h = 0; h < heads; ++h) {
+      const uint16_t* source = operand.source_row(first_head + h, first + r);
+      float* x = blocks[h].x[r];
+      for (int c = 0; c < kDim; ++c) x[c] = bf16_to_float(source[c]);
+      if (operand.spec.hadamard) blocks[h].largest[r] = hadamard_vector<kDim>(x);
+    }
   }
 }
 
@@ -69,9 +77,6 @@ int e4m3_exponent(const Operand& operand, float amax) {
   return amax == 0.0f ? e : smaller(e + operand.spec.headroom_exponent, kMaxScaleExponent);
 }
 
-/// Heads whose maxima are kept at a time while rows are read in the order of memory.
-constexpr int kDirectHeads = 64;
-
 /// Rows that need no rotation, straight from BF16 bits, token by token so that memory is read and
 /// written in order. Heads that hold NaN or infinity, or are so small that BF16 subnormals matter
 /// (zero rows too), are marked in `left` and not written.
@@ -79,13 +84,13 @@ template <int kDim>
 void quantize_e4m3_direct(const Operand& operand, int first_head, int heads, int64_t first,
                           int rows, bool* left) {
   constexpr uint16_t kInfinity = 0x7f80;
-  uint16_t largest[kTokenBlock][kDirectHeads];
+  uint16_t largest[kTokenBlock][kHeadsTogether];
   for (int r = 0; r < rows; ++r) {
     for (int h = 0; h < heads; ++h) {
       largest[r][h] = bf16_magnitude(operand.source_row(first_head + h, first + r), kDim);
     }
   }
-  int exponent[kTokenBlock][kDirectHeads];
+  int exponent[kTokenBlock][kHeadsTogether];
   for (int h = 0; h < heads; ++h) {
     uint16_t block = 0;
     for (int r = 0; r < rows; ++r) block = larger(block, largest[r][h]);
@@ -232,65 +237,78 @@ void quantize_nvfp4_tokens(const Operand& operand, int head, int64_t first, int 
 }
 
 template <int kDim>
-void quantize_block(const Operand& operand, int head, int64_t first, int rows, Rows<kDim>* block) {
-  read_rows(operand, head, first, rows, block);
+void quantize_block(const Operand& operand, int head, int64_t first, int rows,
+                    const Rows<kDim>& block) {
   switch (operand.spec.scheme) {
     case Scheme::kE4m3:
-      return quantize_e4m3_rows(operand, head, first, rows, *block);
+      return quantize_e4m3_rows(operand, head, first, rows, block);
     case Scheme::kE2m1Token:
-      return quantize_e2m1_token_rows(operand, head, first, rows, *block);
+      return quantize_e2m1_token_rows(operand, head, first, rows, block);
     case Scheme::kNvfp4Channels:
-      return quantize_nvfp4_channels(operand, head, first, rows, *block);
+      return quantize_nvfp4_channels(operand, head, first, rows, block);
     case Scheme::kNvfp4Tokens:
-      return quantize_nvfp4_tokens(operand, head, first, rows, *block);
+      return quantize_nvfp4_tokens(operand, head, first, rows, block);
     case Scheme::kMxfp4Channels:
-      return quantize_mxfp4_channels(operand, head, first, rows, *block);
+      return quantize_mxfp4_channels(operand, head, first, rows, block);
     case Scheme::kMxfp4Tokens:
-      return quantize_mxfp4_tokens(operand, head, first, rows, *block);
+      return quantize_mxfp4_tokens(operand, head, first, rows, block);
     case Scheme::kBf16:
       return;
   }
 }
 
+/// One token block of kHeadsTogether heads at most.
 template <int kDim>
-void quantize_range(const Operand& operand, const TokenRange& range) {
-  Rows<kDim> block = {};
+void quantize_heads(const Operand& operand, int first_head, int heads, int64_t first, int rows,
+                    Rows<kDim>* blocks) {
+  bool left[kHeadsTogether];
+  std::fill_n(left, heads, true);
+  if (operand.spec.scheme == Scheme::kE4m3 && !operand.spec.hadamard) {
+    quantize_e4m3_direct<kDim>(operand, first_head, heads, first, rows, left);
+    if (std::none_of(left, left + heads, [](bool one) { return one; })) return;
+  }
+  read_rows(operand, first_head, heads, first, rows, blocks);
+  for (int h = 0; h < heads; ++h) {
+    if (left[h]) quantize_block(operand, first_head + h, first, rows, blocks[h]);
+  }
+}
+
+template <int kDim>
+void quantize_range(const Operand& operand, const TokenRange& range, Rows<kDim>* blocks) {
   for (int begin = 0; begin < range.count; begin += kTokenBlock) {
     const int rows = smaller(kTokenBlock, range.count - begin);
-    for (int first_head = 0; first_head < operand.heads; first_head += kDirectHeads) {
-      const int heads = smaller(kDirectHeads, operand.heads - first_head);
-      bool left[kDirectHeads];
-      std::fill_n(left, heads, true);
-      if (operand.spec.scheme == Scheme::kE4m3 && !operand.spec.hadamard) {
-        quantize_e4m3_direct<kDim>(operand, first_head, heads, range.first + begin, rows, left);
-      }
-      for (int h = 0; h < heads; ++h) {
-        if (left[h]) {
-          quantize_block<kDim>(operand, first_head + h, range.first + begin, rows, &block);
-        }
-      }
+    for (int head = 0; head < operand.heads; head += kHeadsTogether) {
+      quantize_heads<kDim>(operand, head, smaller(kHeadsTogether, operand.heads - head),
+                           range.first + begin, rows, blocks);
     }
   }
+}
+
+template <int kDim>
+void quantize_ranges(const Operand& operand, const std::vector<TokenRange>& ranges, int threads) {
+  // Short documents share a work item, so that handing out items costs little.
+  constexpr int64_t kRangesPerItem = 4;
+  const int64_t count = static_cast<int64_t>(ranges.size());
+  std::vector<std::unique_ptr<Rows<kDim>[]>> scratch(static_cast<size_t>(threads));
+  parallel_for(ceil_div(count, kRangesPerItem), threads, [&](int64_t item, int worker) {
+    std::unique_ptr<Rows<kDim>[]>& blocks = scratch[static_cast<size_t>(worker)];
+    if (blocks == nullptr) blocks = std::make_unique<Rows<kDim>[]>(kHeadsTogether);
+    const int64_t end = smaller((item + 1) * kRangesPerItem, count);
+    for (int64_t r = item * kRangesPerItem; r < end; ++r) {
+      quantize_range<kDim>(operand, ranges[static_cast<size_t>(r)], blocks.get());
+    }
+  });
 }
 
 }  // namespace
 
 void quantize_operand(const Operand& operand, const std::vector<TokenRange>& ranges, int threads) {
   if (operand.spec.scheme == Scheme::kBf16) return;
-  // Short documents share a work item, so that handing out items costs little.
-  constexpr int64_t kRangesPerItem = 4;
-  const int64_t count = static_cast<int64_t>(ranges.size());
-  parallel_for(ceil_div(count, kRangesPerItem), threads, [&](int64_t item, int) {
-    const int64_t end = smaller((item + 1) * kRangesPerItem, count);
-    for (int64_t r = item * kRangesPerItem; r < end; ++r) {
-      const TokenRange& range = ranges[static_cast<size_t>(r)];
-      if (operand.dim == 128) {
-        quantize_range<128>(operand, range);
-      } else {
-        quantize_range<64>(operand, range);
-      }
-    }
-  });
+  if (operand.dim == 128) {
+    quantize_ranges<128>(operand, ranges, threads);
+  } else {
+    quantize_ranges<64>(operand, ranges, threads);
+  }
 }
 
 }  // namespace flamia::cpu
