@@ -167,10 +167,20 @@ void BackwardPass::load_queries(Tile* tile, const TileScratch& scratch) const {
   };
   const Exponents gradient = folds_ ? Exponents::kLeave : Exponents::kApply;
   TileExponents& e = tile->exponents;
+  // Where the gradient products use the codes of the scores or of dP, the tile is copied.
+  const auto load_again = [&](const Operand& operand, const Operand& loaded, const float* values,
+                              float* out, Exponents8* exp) {
+    if (!folds_ || operand.codes == nullptr || operand.codes != loaded.codes) {
+      load(operand, gradient, out, exp);
+      return;
+    }
+    std::copy_n(values, tile->rows * dim_, out);
+    exp->set(operand, tile->head, tile->query_token, tile->rows);
+  };
   load(buffers_.q, Exponents::kLeave, scratch.q, &e.q);
   load(buffers_.d_o, Exponents::kLeave, scratch.d_o, &e.d_o);
-  load(buffers_.d_o_keys, gradient, scratch.d_o_keys, &e.d_o_keys);
-  load(buffers_.q_grad, gradient, scratch.q_grad, &e.q_grad);
+  load_again(buffers_.d_o_keys, buffers_.d_o, scratch.d_o, scratch.d_o_keys, &e.d_o_keys);
+  load_again(buffers_.q_grad, buffers_.q, scratch.q, scratch.q_grad, &e.q_grad);
 }
 
 void BackwardPass::row_probabilities(const Tile& tile, const float* acc, const float* mult,

@@ -1,6 +1,8 @@
 // Scales and codes of the operands of dV, dK and dQ.
 #include "cpu/gradient_operands.h"
 
+#include <algorithm>
+
 #include "base/bits.h"
 #include "base/philox.h"
 #include "cpu/row_reduce.h"
@@ -141,22 +143,70 @@ void quantize_blocks(const GradientSpec& spec, const GradientTile& tile, int row
   }
 }
 
-/// E2M1 code of one value, decoded.
-float round_fp4(const GradientSpec& spec, float x, uint32_t random) {
-  return spec.scale == GradientScale::kFp4Stochastic
-             ? decode_e2m1(encode_e2m1_stochastic(x, random))
-             : round_e2m1(x);
-}
-
-/// Scale of an E2M1 group: maximum / 6, or the power of two that covers it.
+/// Scale of an E2M1 group: maximum / 6, or the power of two that covers it; 1 for a zero group.
 float fp4_scale(const GradientSpec& spec, float amax) {
+  if (amax == 0.0f) return 1.0f;
   if (spec.scale == GradientScale::kFp4Sixth) return amax / kE2m1Max;
   return pow2(round_up_exponent_e2m1(amax));
 }
 
-uint32_t random_bits(const GradientSpec& spec, int i, int j) {
-  const Philox4 bits = philox(0, spec.random_stream, static_cast<uint64_t>(i * kKeyTile + j));
-  return bits.word[0];
+/// out[j] = decoded E2M1 code of x[j] / scale[j], times scale[j].
+void round_fp4_row(const GradientSpec& spec, int row, const float* __restrict x,
+                   const float* __restrict scale, int columns, float* __restrict out) {
+  if (spec.scale != GradientScale::kFp4Stochastic) {
+    for (int j = 0; j < columns; ++j) out[j] = round_e2m1(x[j] / scale[j]) * scale[j];
+    return;
+  }
+  uint32_t random[kKeyTile];
+  for (int j = 0; j < columns; j += 4) {  // columns is a multiple of the vector width
+    const auto counter = static_cast<uint64_t>(row * kKeyTile + j);
+    const Philox4 bits = philox(0, spec.random_stream, counter);
+    for (int word = 0; word < 4; ++word) random[j + word] = bits.word[word];
+  }
+  for (int j = 0; j < columns; ++j) {
+    out[j] = decode_e2m1(encode_e2m1_stochastic(x[j] / scale[j], random[j])) * scale[j];
+  }
+}
+
+/// Lines are queries: E2M1 with a scale per row and 32 keys.
+void quantize_fp4_query_lines(const GradientSpec& spec, const GradientTile& tile, const float* fold,
+                              float* operand) {
+  for (int i = 0; i < tile.rows; ++i) {
+    const float* __restrict x = tile.values + i * kKeyTile;
+    float folded[kKeyTile];
+    float scale[kKeyTile];
+    for (int j = 0; j < tile.columns; ++j) folded[j] = x[j] * fold[j];
+    for (int g = 0; g < tile.columns; g += kDsBlock) {
+      const int columns = smaller(kDsBlock, tile.columns - g);
+      const float group = fp4_scale(spec, row_magnitude(folded + g, columns));
+      for (int j = g; j < g + columns; ++j) scale[j] = group;
+    }
+    round_fp4_row(spec, i, folded, scale, tile.columns, operand + i * kKeyTile);
+  }
+}
+
+/// Lines are keys: E2M1 with a scale per column and 32 queries.
+void quantize_fp4_key_lines(const GradientSpec& spec, const GradientTile& tile, const float* fold,
+                            float* operand) {
+  for (int first = 0; first < tile.rows; first += kDsBlock) {
+    const int end = smaller(first + kDsBlock, tile.rows);
+    float amax[kKeyTile] = {};
+    float scale[kKeyTile];
+    for (int i = first; i < end; ++i) {
+      const float* __restrict x = tile.values + i * kKeyTile;
+      float* __restrict folded = operand + i * kKeyTile;
+      for (int j = 0; j < tile.columns; ++j) {
+        folded[j] = x[j] * fold[i];
+        amax[j] = max_number(amax[j], magnitude(folded[j]));
+      }
+    }
+    for (int j = 0; j < tile.columns; ++j) scale[j] = fp4_scale(spec, amax[j]);
+    for (int i = first; i < end; ++i) {
+      float folded[kKeyTile];
+      std::copy_n(operand + i * kKeyTile, tile.columns, folded);
+      round_fp4_row(spec, i, folded, scale, tile.columns, operand + i * kKeyTile);
+    }
+  }
 }
 
 /// All-4-bit operands: E2M1 with a scale per line and 32 entries along the contraction.
@@ -169,29 +219,10 @@ void quantize_fp4(const GradientSpec& spec, const GradientTile& tile, float* ope
   for (int x = 0; x < length; ++x) {
     fold[x] = spec.fold == nullptr ? 1.0f : pow2(larger(spec.fold[x] - reference, kSmallestFold));
   }
-  const int row_group = keys ? 1 : kDsBlock;
-  const int column_group = keys ? kDsBlock : 1;
-  for (int first = 0; first < tile.rows; first += row_group) {
-    const int rows = smaller(first + row_group, tile.rows);
-    for (int g = 0; g < tile.columns; g += column_group) {
-      const int columns = smaller(g + column_group, tile.columns);
-      float amax = 0.0f;
-      for (int i = first; i < rows; ++i) {
-        for (int j = g; j < columns; ++j) {
-          amax = max_number(amax, magnitude(tile.values[i * kKeyTile + j] * fold[keys ? j : i]));
-        }
-      }
-      const float scale = fp4_scale(spec, amax);
-      for (int i = first; i < rows; ++i) {
-        for (int j = g; j < columns; ++j) {
-          const float x = tile.values[i * kKeyTile + j] * fold[keys ? j : i];
-          const uint32_t random =
-              spec.scale == GradientScale::kFp4Stochastic ? random_bits(spec, i, j) : 0u;
-          operand[i * kKeyTile + j] =
-              amax == 0.0f ? 0.0f : round_fp4(spec, x / scale, random) * scale;
-        }
-      }
-    }
+  if (keys) {
+    quantize_fp4_query_lines(spec, tile, fold, operand);
+  } else {
+    quantize_fp4_key_lines(spec, tile, fold, operand);
   }
   const int lines = keys ? tile.rows : tile.columns;
   for (int x = 0; x < lines; ++x) exponents->exponent[x] = reference;

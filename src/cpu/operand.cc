@@ -74,13 +74,19 @@ void decode_row(const Operand& operand, const uint8_t* codes, const uint8_t* sca
       for (int c = 0; c < dim; ++c) out[c] = decode_e2m1(codes[c]);
       break;
     case Scheme::kNvfp4Channels:
-      for (int c = 0; c < dim; ++c) out[c] = decode_e2m1(codes[c]) * decode_ue4m3(scales[c / 16]);
+      for (int g = 0; g < dim / 16; ++g) {
+        const float scale = decode_ue4m3(scales[g]);
+        for (int c = 16 * g; c < 16 * g + 16; ++c) out[c] = decode_e2m1(codes[c]) * scale;
+      }
       break;
     case Scheme::kNvfp4Tokens:
       for (int c = 0; c < dim; ++c) out[c] = decode_e2m1(codes[c]) * decode_ue4m3(scales[c]);
       break;
     case Scheme::kMxfp4Channels:
-      for (int c = 0; c < dim; ++c) out[c] = decode_e2m1(codes[c]) * decode_ue8m0(scales[c / 32]);
+      for (int g = 0; g < dim / 32; ++g) {
+        const float scale = decode_ue8m0(scales[g]);
+        for (int c = 32 * g; c < 32 * g + 32; ++c) out[c] = decode_e2m1(codes[c]) * scale;
+      }
       break;
     case Scheme::kMxfp4Tokens:
       for (int c = 0; c < dim; ++c) out[c] = decode_e2m1(codes[c]) * decode_ue8m0(scales[c]);
