@@ -193,9 +193,7 @@ void BackwardPass::row_probabilities(const Tile& tile, const float* acc, const f
   mask_row(p, visible, count, 0.0f);
   if (conventions_.path != Path::kAll4Bit || visible.begin >= visible.end) return;
   // All-4-bit: dS is formed with the 4-bit P-hat of the forward, rebuilt with its folds.
-  const DocumentMask& mask = tile.mask;
-  const bool whole = mask.visible_keys(tile.first_row + tile.rows - 1).begin <= tile.first_key &&
-                     mask.visible_keys(tile.first_row).end >= tile.first_key + tile.keys;
+  const bool whole = tile.mask.forward_tile_is_whole(tile.first_row, tile.first_key, tile.keys);
   const int8_t* value_exp = (whole ? tile.exponents.v : tile.exponents.v_diagonal).values;
   int reference = -128;
   for (int j = visible.begin; j < visible.end; ++j)

@@ -81,7 +81,6 @@ class ForwardPass {
     int rows;
     int64_t first_key;  ///< document-relative
     int keys;
-    bool whole;  ///< no row is cut by the mask
     const int8_t* query_exp;
     const int8_t* key_exp;
     const int8_t* value_exp;  ///< null where exponents are not folded
@@ -239,10 +238,8 @@ void ForwardPass::run(const Item& item, const TileScratch& scratch) const {
     tile.rows = rows;
     tile.first_key = t * kKeyTile;
     tile.keys = static_cast<int>(smaller<int64_t>(kKeyTile, span.keys() - tile.first_key));
-    const KeyRange top = mask.visible_keys(item.first_row);
-    const KeyRange bottom = mask.visible_keys(item.first_row + rows - 1);
-    tile.whole = bottom.begin <= tile.first_key && top.end >= tile.first_key + tile.keys;
-    const Operand& value = tile.whole ? buffers_.v : buffers_.v_diagonal;
+    const bool whole = mask.forward_tile_is_whole(item.first_row, tile.first_key, tile.keys);
+    const Operand& value = whole ? buffers_.v : buffers_.v_diagonal;
     const int64_t first_key = span.key_begin + tile.first_key;
     int8_t key_exp[kPaddedExponents];
     int8_t value_exp[kPaddedExponents];

@@ -53,12 +53,6 @@ void expect(const char* argument, Value got, int64_t expected, Refusals* refusal
   refusals->invalid(argument, concat("be ", expected, " as in the problem"), concat(got));
 }
 
-template <typename Enum>
-void check_choice(const char* argument, Enum value, Refusals* refusals) {
-  if (is_valid(value)) return;
-  refusals->invalid(argument, concat("be ", choices<Enum>()), shown(value));
-}
-
 /// A choice that the forward pass never records as automatic.
 template <typename Enum>
 void check_resolved(const char* argument, Enum value, Refusals* refusals) {

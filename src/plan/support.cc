@@ -12,12 +12,6 @@ namespace flamia {
 
 namespace {
 
-template <typename Enum>
-void check_choice(const char* argument, Enum value, Refusals* refusals) {
-  if (is_valid(value)) return;
-  refusals->invalid(argument, concat("be ", choices<Enum>()), shown(value));
-}
-
 /// Values from C or from a cast may be none of their enum's.
 void check_choices(const Options& options, Refusals* refusals) {
   check_choice("path", options.path, refusals);

@@ -7,11 +7,19 @@
 #include "base/refusals.h"
 #include "flamia/options.h"
 #include "flamia/problem.h"
+#include "problem/names.h"
 
 namespace flamia {
 
 /// Largest number of worker threads.
 constexpr int32_t kMaxThreads = 1024;
+
+/// Refuses a value that is none of its enum's: values from C, from a file or from a cast may be.
+template <typename Enum>
+void check_choice(const char* argument, Enum value, Refusals* refusals) {
+  if (is_valid(value)) return;
+  refusals->invalid(argument, concat("be ", choices<Enum>()), shown(value));
+}
 
 /// Adds every reason why a forward call with these shapes and options cannot run: shapes, values
 /// outside their range, choices that contradict each other, choices that are not there yet.

@@ -1,5 +1,5 @@
 // Which keys a query row sees, tile by tile; and the tile sizes that numbers depend on.
-// Paper: 3.2 (diagonal tiles). Used by: schedule, both passes of every backend.
+// Paper: 3.2 (diagonal tiles). Used by: both passes of every backend.
 // Positions are document-relative: query row i of a document with Lq queries and Lk keys sits at
 // key position i + Lk - Lq (bottom-right alignment).
 #pragma once
@@ -53,6 +53,16 @@ struct DocumentMask {
     range.end = window_left < 0 ? queries : smaller<int64_t>(queries, row + window_left + 1);
     return range;
   }
+  /// Whether all rows of the forward's query tile that holds row i see all `keys_in_tile` keys from
+  /// first_key on. Both passes ask this, whatever their own tiles: where it is false, 4-bit V has
+  /// other scales, and the backward must rebuild what the forward computed (paper 3.2, 3.3).
+  FLAMIA_HD constexpr bool forward_tile_is_whole(int64_t i, int64_t first_key,
+                                                 int64_t keys_in_tile) const {
+    const int64_t first = i / kQueryTile * kQueryTile;
+    const int64_t last = smaller<int64_t>(first + kQueryTile, queries) - 1;
+    return visible_keys(last).begin <= first_key &&
+           visible_keys(first).end >= first_key + keys_in_tile;
+  }
   FLAMIA_HD constexpr bool visible(int64_t i, int64_t j) const {
     const KeyRange range = visible_keys(i);
     return j >= range.begin && j < range.end;
@@ -63,5 +73,7 @@ static_assert(DocumentMask{4, 4, -1, 0}.visible(2, 2) && !DocumentMask{4, 4, -1,
 static_assert(DocumentMask{1, 4, -1, 0}.visible(0, 3));
 static_assert(!DocumentMask{4, 1, -1, 0}.visible(2, 0) && DocumentMask{4, 1, -1, 0}.visible(3, 0));
 static_assert(DocumentMask{4, 4, 1, 0}.visible_queries(1).end == 3);
+static_assert(DocumentMask{256, 256, -1, 0}.forward_tile_is_whole(200, 0, 128));
+static_assert(!DocumentMask{256, 256, -1, 0}.forward_tile_is_whole(200, 128, 128));
 
 }  // namespace flamia
