@@ -9,7 +9,7 @@
 
 namespace flamia {
 
-constexpr uint32_t kConventionsVersion = 0x464c4101u;  // "FLA", layout 1
+constexpr uint32_t kConventionsVersion = 0x464c4102u;  // "FLA", layout 2
 
 struct Conventions {
   uint32_t version = kConventionsVersion;
@@ -38,8 +38,10 @@ struct Conventions {
   DqAccumulate dq_accumulate = DqAccumulate::kFp16;  ///< resolved
   DqScale dq_scale = DqScale::kDocument;             ///< resolved
   uint8_t reserved[2] = {0, 0};
+  uint32_t checksum = 0;  ///< of all bytes before it, written by the forward pass: the backward
+                          ///< pass refuses a record that was changed
 };
 
-static_assert(sizeof(Conventions) <= 64);
+static_assert(sizeof(Conventions) == 64);
 
 }  // namespace flamia

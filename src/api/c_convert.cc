@@ -87,9 +87,8 @@ class ViewReader {
   Status status_;
 };
 
-// Bytes of the record that carry fields; the rest of the 64 is zero.
-constexpr size_t kRecordBytes = offsetof(Conventions, reserved) + 2;
-static_assert(kRecordBytes <= sizeof(flamia_conventions::record));
+constexpr size_t kRecordBytes = sizeof(Conventions);
+static_assert(kRecordBytes == sizeof(flamia_conventions::record));
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 // dQ, dK, dV in the order and with the numbers of a GPU kernel: one work item a key tile, looping
 // over query tiles; dK and dV promoted tile by tile, dQ partials added in the order of key tiles.
+// Over 500 lines because the steps of one pass share its tile.
 // Paper: 3.3, 3.5.3, A.3-A.5. Rules: docs/numerics.md. Used by: the CPU backend.
 #include "cpu/backward.h"
 
@@ -254,28 +255,58 @@ void BackwardPass::probabilities(const Tile& tile, const TileScratch& scratch,
   }
 }
 
+/// sum += 2^exponent * part, one row.
+void add_scaled_row(const float* __restrict part, int exponent, int dim, float* __restrict sum) {
+  const float factor = pow2(smaller(exponent, 127));
+  for (int c = 0; c < dim; ++c) sum[c] = fma_f32(part[c], factor, sum[c]);
+}
+
+/// Whether a row of sums stays finite in units of 2^exponent. Tiles of zero dO have exponents far
+/// below any sum.
+bool fits_unit(const float* sum, int dim, int exponent) {
+  constexpr float kLargest = 0x1p100f;
+  return row_magnitude(sum, dim) * pow2(smaller(-exponent, 127)) < kLargest;
+}
+
 /// sum += 2^exponent * (operand^T * other), one key row at a time.
 void BackwardPass::add_product(const ProductModel& model, const TileScratch& scratch,
                                const float* operand, const float* other, int rows, int keys,
                                const ProductExponents& exponents, float* sum) const {
-  if (conventions_.promote == Promote::kNone) {
+  const bool promoted = conventions_.promote == Promote::kTile;
+  bool fits[kKeyTile];
+  bool all_fit = !promoted;
+  for (int j = 0; j < keys && !promoted; ++j) {
+    fits[j] = fits_unit(sum + j * dim_, dim_, exponents.exponent[j]);
+    all_fit = all_fit && fits[j];
+  }
+  if (!all_fit) {
+    product_atb(model, scratch.hardware, {operand, kKeyTile}, {other, dim_}, keys, dim_, rows,
+                scratch.product, dim_, false);
+  }
+  if (promoted) {
     for (int j = 0; j < keys; ++j) {
-      for (int c = 0; c < dim_; ++c) sum[j * dim_ + c] *= pow2(-exponents.exponent[j]);
-    }
-    product_atb(model, scratch.hardware, {operand, kKeyTile}, {other, dim_}, keys, dim_, rows, sum,
-                dim_, true);
-    for (int j = 0; j < keys; ++j) {
-      for (int c = 0; c < dim_; ++c) sum[j * dim_ + c] *= pow2(exponents.exponent[j]);
+      add_scaled_row(scratch.product + j * dim_, exponents.exponent[j], dim_, sum + j * dim_);
     }
     return;
   }
-  product_atb(model, scratch.hardware, {operand, kKeyTile}, {other, dim_}, keys, dim_, rows,
-              scratch.product, dim_, false);
+  // One accumulator for the sequence: the sum itself moves to the unit of each tile and back. A row
+  // that would overflow there takes the tile's product as if promoted.
+  std::vector<float> kept;
+  if (!all_fit) kept.assign(sum, sum + keys * dim_);
   for (int j = 0; j < keys; ++j) {
-    const float factor = pow2(smaller(exponents.exponent[j], 127));
-    float* __restrict out = sum + j * dim_;
-    const float* __restrict part = scratch.product + j * dim_;
-    for (int c = 0; c < dim_; ++c) out[c] = fma_f32(part[c], factor, out[c]);
+    const float unit = fits[j] ? pow2(-exponents.exponent[j]) : 0.0f;
+    for (int c = 0; c < dim_; ++c) sum[j * dim_ + c] *= unit;
+  }
+  product_atb(model, scratch.hardware, {operand, kKeyTile}, {other, dim_}, keys, dim_, rows, sum,
+              dim_, true);
+  for (int j = 0; j < keys; ++j) {
+    float* const row = sum + j * dim_;
+    if (fits[j]) {
+      for (int c = 0; c < dim_; ++c) row[c] *= pow2(exponents.exponent[j]);
+    } else {
+      std::copy_n(kept.data() + j * dim_, dim_, row);
+      add_scaled_row(scratch.product + j * dim_, exponents.exponent[j], dim_, row);
+    }
   }
 }
 

@@ -137,7 +137,18 @@ Conventions resolve(const Problem& problem, const Options& options) {
   result.grad_products = resolve_grad_products(options);
   result.dq_accumulate = resolve_dq_accumulate(options);
   result.dq_scale = resolve_dq_scale(options);
+  result.checksum = checksum_of(result);
   return result;
+}
+
+uint32_t checksum_of(const Conventions& conventions) {
+  // No byte of the record before the checksum is padding.
+  static_assert(offsetof(Conventions, checksum) == 60 && offsetof(Conventions, reserved) == 58);
+  unsigned char bytes[offsetof(Conventions, checksum)];
+  std::memcpy(bytes, &conventions, sizeof bytes);
+  uint32_t hash = 0x811c9dc5u;
+  for (const unsigned char byte : bytes) hash = (hash ^ byte) * 0x01000193u;
+  return hash;
 }
 
 Options options_of(const Conventions& conventions) {
@@ -186,6 +197,12 @@ Status check_conventions(const char* function, const Problem& problem,
                      concat(c.window_left, ",", c.window_right));
   }
   return refusals.status(function);
+}
+
+Status check_unchanged(const char* function, const Conventions& conventions) {
+  if (conventions.checksum == checksum_of(conventions)) return {};
+  return invalid_argument(function, "conventions", "be a record as a forward pass wrote it",
+                          "one that was changed", "pass the record on as it is");
 }
 
 }  // namespace flamia

@@ -3,6 +3,8 @@
 // Used by: plan_forward(), plan_backward(). The record itself is flamia/conventions.h.
 #pragma once
 
+#include <cstdint>
+
 #include "base/refusals.h"
 #include "flamia/conventions.h"
 #include "flamia/options.h"
@@ -32,9 +34,15 @@ Conventions resolve(const Problem& problem, const Options& options);
 /// check_conventions().
 Options options_of(const Conventions& conventions);
 
+/// FNV-1a of the bytes of the record before its checksum.
+uint32_t checksum_of(const Conventions& conventions);
+
 /// Refuses a record that no forward call of this problem writes: it may come from a file, from C,
 /// or from another call.
 Status check_conventions(const char* function, const Problem& problem,
                          const Conventions& conventions);
+
+/// Refuses a record whose choices may all be possible, but were changed since: the last check.
+Status check_unchanged(const char* function, const Conventions& conventions);
 
 }  // namespace flamia

@@ -42,6 +42,7 @@ Status plan_backward(const char* function, const Problem& problem, const Convent
   check_support(problem, options, &refusals);
   check_backward_support(options, &refusals);
   if (!refusals.empty()) return refusals.status(function);
+  if (Status status = check_unchanged(function, conventions); !status.ok()) return status;
   plan->problem = problem;
   plan->conventions = conventions;
   plan->backend = BackendKind::kCpu;

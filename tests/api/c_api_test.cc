@@ -351,16 +351,18 @@ TEST_F(CApi, RefusesChangedRecords) {
   CCall c(packed_sizes());
   flamia_conventions record = sized<flamia_conventions>();
   ASSERT_EQ(c.run_forward(&record), FLAMIA_OK) << flamia_last_error();
-  record.record[63] = 1;
+  record.record[63] ^= 1;
   EXPECT_EQ(c.run_backward(&record), FLAMIA_INVALID_ARGUMENT);
-  EXPECT_STREQ(flamia_last_error(), "attention_backward: conventions.record[63] must be 0; got 1");
-  record.record[63] = 0;
+  EXPECT_STREQ(flamia_last_error(),
+               "attention_backward: conventions must be a record as a forward pass wrote it; got "
+               "one that was changed (pass the record on as it is)");
+  record.record[63] ^= 1;
   record.record[0] ^= 0xff;
   EXPECT_EQ(c.run_backward(&record), FLAMIA_INVALID_ARGUMENT);
   flamia_conventions empty = sized<flamia_conventions>();
   EXPECT_EQ(c.run_backward(&empty), FLAMIA_INVALID_ARGUMENT);
   EXPECT_STREQ(flamia_last_error(),
-               "attention_backward: conventions.version must be 1179402497; got 0 (pass the record "
+               "attention_backward: conventions.version must be 1179402498; got 0 (pass the record "
                "that the forward pass returned)");
 }
 

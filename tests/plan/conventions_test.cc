@@ -154,7 +154,7 @@ TEST(CheckConventions, RefusesOtherVersions) {
   Conventions record = resolved({});
   record.version = 7;
   EXPECT_EQ(check(record),
-            "attention_backward: conventions.version must be 1179402497; got 7 (pass the record "
+            "attention_backward: conventions.version must be 1179402498; got 7 (pass the record "
             "that the forward pass returned)");
 }
 

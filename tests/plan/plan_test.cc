@@ -73,7 +73,7 @@ TEST(PlanBackward, RefusesAnEmptyRecord) {
   Conventions record{};
   record.version = 0;
   EXPECT_EQ(backward_message(record),
-            "attention_backward: conventions.version must be 1179402497; got 0 (pass the record "
+            "attention_backward: conventions.version must be 1179402498; got 0 (pass the record "
             "that the forward pass returned)");
 }
 
