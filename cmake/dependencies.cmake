@@ -2,10 +2,10 @@
 
 find_package(Threads REQUIRED)
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
+find_package(nlohmann_json 3.11 REQUIRED)
 if(FLAMIA_BUILD_TOOLS)
   find_package(CLI11 2.1 REQUIRED)
   find_package(fmt 9.1 REQUIRED)
-  find_package(nlohmann_json 3.11 REQUIRED)
   # Baselines of the benchmarks; the program is complete without them.
   find_package(benchmark 1.7 QUIET)
   find_path(FLAMIA_OPENBLAS_INCLUDE_DIR cblas.h PATH_SUFFIXES openblas-serial)

@@ -24,7 +24,7 @@ add_library(flamia_objects OBJECT ${flamia_sources})
 flamia_add_flags(flamia_objects STRICT)
 target_include_directories(flamia_objects PRIVATE "${PROJECT_SOURCE_DIR}/include"
                                                   "${PROJECT_SOURCE_DIR}/src")
-target_link_libraries(flamia_objects PRIVATE Eigen3::Eigen Threads::Threads)
+target_link_libraries(flamia_objects PRIVATE Eigen3::Eigen nlohmann_json::nlohmann_json Threads::Threads)
 
 add_library(flamia_static STATIC $<TARGET_OBJECTS:flamia_objects>)
 add_library(flamia_shared SHARED $<TARGET_OBJECTS:flamia_objects>)

@@ -110,8 +110,12 @@ void add_numeric_options(CLI::App& app, Options* options) {
 }  // namespace
 
 void add_attention_options(CLI::App& app, AttentionArguments* arguments) {
-  arguments->options.mask.kind = MaskKind::kCausal;
   add_input_options(app, &arguments->input);
+  add_choice_options(app, arguments);
+}
+
+void add_choice_options(CLI::App& app, AttentionArguments* arguments) {
+  arguments->options.mask.kind = MaskKind::kCausal;
   add_call_options(app, arguments);
   add_numeric_options(app, &arguments->options);
 }

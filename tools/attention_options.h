@@ -1,5 +1,5 @@
-// The options that attend and explain share: what is computed, and how.
-// Depends on: spellings of enums. Used by: attend, explain.
+// The options that attend, explain and audit share: what is computed, and how.
+// Depends on: spellings of enums. Used by: attend, explain, audit.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -32,5 +32,8 @@ struct AttentionArguments {
 
 /// Adds every shared option. arguments must outlive the parse.
 void add_attention_options(CLI::App& app, AttentionArguments* arguments);
+
+/// Only how it is computed: for commands with inputs of their own.
+void add_choice_options(CLI::App& app, AttentionArguments* arguments);
 
 }  // namespace flamia::tools

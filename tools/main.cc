@@ -26,7 +26,7 @@ std::string command_name(const CLI::App& app, int argc, char** argv) {
 
 int parse_and_run(int argc, char** argv) {
   int exit_code = kExitDone;
-  CLI::App app("Low-precision attention: one call, quantizers, explanations, benchmarks.",
+  CLI::App app("Low-precision attention: one call, quantizers, explanations, audits, benchmarks.",
                "flamia");
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("flamia ") + version());
@@ -36,6 +36,7 @@ int parse_and_run(int argc, char** argv) {
   add_quantize_command(app, &exit_code);
   add_explain_command(app, &exit_code);
   add_info_command(app, &exit_code);
+  add_audit_command(app, &exit_code);
   add_pcast_command(app, &exit_code);
   add_bench_command(app, &exit_code);
   const std::string command = command_name(app, argc, argv);

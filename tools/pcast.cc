@@ -78,6 +78,23 @@ void add_tables(CLI::App& parent, int* exit_code) {
   }
 }
 
+void add_codes(CLI::App& parent, int* exit_code) {
+  CLI::App* command =
+      parent.add_subcommand("codes", "Codes of a 4-bit P by Mitchell-P and by Direct-P");
+  const auto arguments = std::make_shared<CodesArguments>();
+  add_text(*command, "--input", "Measure the q, k, v of this safetensors file as well", "FILE",
+           &arguments->input);
+  add_seeds(*command, "Random heads (default 4)", 1, &arguments->common);
+  add_threads(*command, &arguments->common);
+  add_json(*command, &arguments->common);
+  command->callback([arguments, exit_code] {
+    bool passed = true;
+    const Status status = pcast_codes(*arguments, &passed);
+    *exit_code = status.ok() ? (passed ? kExitDone : kExitCheckFailed)
+                             : report_failure("pcast codes", status);
+  });
+}
+
 void add_predict(CLI::App& parent, int* exit_code) {
   CLI::App* command =
       parent.add_subcommand("predict", "What one kernel does to P at one sink strength");
@@ -153,9 +170,11 @@ void add_pcast_command(CLI::App& app, int* exit_code) {
       "pcast", "The cast of P to 8 bits under attention sinks: tables, predictions, advice");
   command->require_subcommand(1);
   command->footer(
+      "Pictures: python -m flamia pcast COMMAND --plot DIR.\n"
       "Exit codes: 0 done, 1 a figure misses the published one, 2 bad usage or input, 3 a failure "
       "while running.");
   add_tables(*command, exit_code);
+  add_codes(*command, exit_code);
   add_predict(*command, exit_code);
   add_recommend(*command, exit_code);
 }

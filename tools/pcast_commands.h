@@ -33,6 +33,11 @@ struct RecommendArguments {
   std::optional<float> softmax_scale;
 };
 
+struct CodesArguments {
+  PcastArguments common;
+  std::string input;  ///< captured tensors to measure as well; empty: generated ones only
+};
+
 /// Each prints its table on standard output, then writes the JSON file if one is asked for. passed
 /// becomes false if a figure misses the paper's by more than the tolerance; which one is marked in
 /// the table and counted on standard error.
@@ -41,6 +46,8 @@ Status pcast_table2(const PcastArguments& arguments, bool* passed);
 Status pcast_dp(const PcastArguments& arguments, bool* passed);
 Status pcast_sweep(const PcastArguments& arguments, bool* passed);
 Status pcast_appendix_b(const PcastArguments& arguments, bool* passed);
+/// Here passed is about Mitchell-P on generated inputs; the paper does not specify Direct-P.
+Status pcast_codes(const CodesArguments& arguments, bool* passed);
 Status pcast_predict(const PredictArguments& arguments);
 Status pcast_recommend(const RecommendArguments& arguments);
 

@@ -268,6 +268,86 @@ FLAMIA_API flamia_status flamia_explain(const flamia_problem* problem,
                                         const flamia_options* options, char* buffer, size_t size,
                                         size_t* length);
 
+/* ---- Audit of an attention function, see flamia/audit.h and docs/audit.md ---- */
+
+/* One call of the audited function: packed self-attention in host memory, dense. The function
+ * writes O and what else it has, sets the bits of `given`, and returns 0; or it writes a sentence
+ * to `message` and returns another number. Buffers live until it returns. */
+enum {
+  FLAMIA_AUDIT_O = 1, /* required */
+  FLAMIA_AUDIT_LSE = 2,
+  FLAMIA_AUDIT_DQ = 4,
+  FLAMIA_AUDIT_DK = 8,
+  FLAMIA_AUDIT_DV = 16
+};
+typedef struct flamia_audit_call {
+  size_t struct_size;
+  int64_t tokens;
+  int32_t heads;
+  int32_t kv_heads;
+  int32_t head_dim;
+  int32_t documents;
+  int32_t causal; /* 1 or 0 */
+  float softmax_scale;
+  const int32_t* cu_seqlens; /* [documents + 1] */
+  const uint16_t* q;         /* BF16 bits [tokens, heads, head_dim] */
+  const uint16_t* k;         /* BF16 bits [tokens, kv_heads, head_dim] */
+  const uint16_t* v;         /* BF16 bits [tokens, kv_heads, head_dim] */
+  const uint16_t* d_o;       /* as q; null: no gradients are asked for */
+  float* o;                  /* out: [tokens, heads, head_dim] */
+  float* lse;                /* out: [heads, tokens], natural log */
+  float* dq;                 /* out: as o; null without d_o */
+  float* dk;                 /* out: [tokens, kv_heads, head_dim]; null without d_o */
+  float* dv;                 /* out: as dk */
+  int32_t given;             /* out: FLAMIA_AUDIT_* bits */
+  int32_t reserved;
+  char message[512]; /* out: why it failed, zero-terminated */
+} flamia_audit_call;
+typedef int32_t (*flamia_audit_function)(void* user, flamia_audit_call* call);
+
+/* Fields as in flamia::AuditOptions; 0 or null asks for the default. */
+typedef struct flamia_audit_options {
+  size_t struct_size;
+  const char* name;
+  const char* reproduce;
+  const char* probes; /* names separated by commas */
+  int64_t tokens;
+  int64_t context;
+  int32_t heads;
+  int32_t kv_heads;
+  int32_t head_dim;
+  int32_t full_mask;    /* 1: audit with a full mask instead of a causal one */
+  int32_t forward_only; /* 1: no gradients */
+  int32_t shared_tokens;
+  int32_t dq_rounding;           /* 1: promised residue */
+  int32_t not_deterministic;     /* 1: two runs may differ */
+  int32_t not_packing_invariant; /* 1: bits may depend on the packing */
+  int32_t has_at;                /* 1: the causal probes perturb token `at` only */
+  int64_t at;
+  const char* operand; /* "q", "k", "v", "d_o": only this one */
+  int32_t has_factor;  /* 1: only `factor` */
+  float factor;
+  uint64_t seed;
+  double cast_range; /* bits; 0: log2 of the largest E4M3 value */
+  /* Activations of the causal probes instead of random ones, BF16; null: random. tokens, heads,
+   * kv_heads and head_dim are then those of q and k. */
+  const flamia_tensor* q;
+  const flamia_tensor* k;
+  const flamia_tensor* v;
+  const flamia_tensor* d_o;
+  const flamia_tensor* cu_seqlens;
+} flamia_audit_options;
+
+/* Receives a text without a terminating zero: the report, or the name of the probe that starts. */
+typedef void (*flamia_audit_text)(void* user, const char* text, size_t length);
+
+/* Audits `function`; or, if it is null, the library's own attention with `own` (null: defaults),
+ * whose promise then replaces that of `options`. `report` receives one JSON object. options,
+ * progress and user may be null. passed: 1 if no probe failed. */
+FLAMIA_API flamia_status flamia_audit(flamia_audit_function function, const flamia_options* own,
+                                      const flamia_audit_options* options, flamia_audit_text report,
+                                      flamia_audit_text progress, void* user, int32_t* passed);
+
 #ifdef __cplusplus
 }
 #endif

@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
-#include <new>
 #include <string>
-#include <utility>
 
 #include "api/c_convert.h"
+#include "api/c_status.h"
 #include "flamia/attention.h"
 
 namespace {
@@ -17,6 +15,7 @@ namespace {
 using namespace flamia::c_convert;  // NOLINT: this file is their only user
 using flamia::Status;
 using flamia::StatusCode;
+using flamia::c_status::run;
 
 static_assert(FLAMIA_OK == static_cast<int>(StatusCode::kOk));
 static_assert(FLAMIA_INVALID_ARGUMENT == static_cast<int>(StatusCode::kInvalidArgument));
@@ -24,35 +23,6 @@ static_assert(FLAMIA_UNSUPPORTED == static_cast<int>(StatusCode::kUnsupported));
 static_assert(FLAMIA_OUT_OF_MEMORY == static_cast<int>(StatusCode::kOutOfMemory));
 static_assert(FLAMIA_DEVICE_ERROR == static_cast<int>(StatusCode::kDeviceError));
 static_assert(FLAMIA_INTERNAL == static_cast<int>(StatusCode::kInternal));
-
-thread_local std::string last_error;
-
-void set_last_error(const char* text) noexcept {
-  try {
-    last_error = text;
-  } catch (...) {
-    last_error.clear();  // no memory for the sentence; the code still tells
-  }
-}
-
-/// Runs work, which returns a Status, and leaves its sentence for flamia_last_error().
-template <typename Work>
-flamia_status run(Work&& work) noexcept {
-  try {
-    const Status status = std::forward<Work>(work)();
-    set_last_error(status.message().c_str());
-    return static_cast<flamia_status>(status.code());
-  } catch (const std::bad_alloc&) {
-    set_last_error("out of memory");
-    return FLAMIA_OUT_OF_MEMORY;
-  } catch (const std::exception& error) {
-    set_last_error(error.what());
-    return FLAMIA_INTERNAL;
-  } catch (...) {
-    set_last_error("unknown error");
-    return FLAMIA_INTERNAL;
-  }
-}
 
 /// Problem and options, which most calls start with.
 Status to_request(const char* function, const flamia_problem* problem_in,
@@ -68,7 +38,7 @@ extern "C" {
 
 const char* flamia_version(void) { return flamia::version(); }
 
-const char* flamia_last_error(void) { return last_error.c_str(); }
+const char* flamia_last_error(void) { return flamia::c_status::last_error(); }
 
 flamia_status flamia_problem_from_tensors(const flamia_forward_tensors* tensors,
                                           flamia_problem* problem) {

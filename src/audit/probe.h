@@ -5,11 +5,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "audit/perturbation.h"
 #include "flamia/attention.h"
 
 namespace flamia::audit {
-
-enum class Operand : uint8_t { kQ, kK, kV, kDo };
 
 /// One document with as many queries as keys; dense tensors [rows, heads, head_dim].
 class Probe {
@@ -27,10 +26,10 @@ class Probe {
   Probe(const Problem& problem, const ForwardTensors& inputs, const TensorView& d_o,
         int64_t max_rows);
 
-  int64_t rows() const { return problem_.query_tokens; }
-  int64_t heads() const { return problem_.heads; }
-  int64_t head_dim() const { return problem_.head_dim; }
-  bool has_gradient() const { return !d_o_.empty(); }
+  int64_t rows() const { return inputs_.tokens; }
+  int64_t heads() const { return inputs_.heads; }
+  int64_t head_dim() const { return inputs_.head_dim; }
+  bool has_gradient() const { return !inputs_.d_o.empty(); }
 
   /// Multiplies the operand's rows of one token by factor, a power of two or zero; rows of zeros
   /// become factor. Overflow gives the largest finite value.
@@ -38,19 +37,14 @@ class Probe {
   /// Undoes every scale_token().
   void restore();
 
-  Status run(const Options& options, Outputs* outputs);
+  Status run(const Options& options, Outputs* outputs) const;
 
   /// Upper bound of what the rounding of FP16 partials, prescaled by maxima of this document, can
   /// change in an entry of dQ before it is rounded to BF16.
   double dq_rounding_bound(double softmax_scale) const;
 
  private:
-  std::vector<uint16_t>& tensor(Operand operand);
-
-  Problem problem_;
-  std::vector<uint16_t> q_, k_, v_, d_o_;
-  std::vector<uint16_t> original_q_, original_k_, original_v_, original_d_o_;
-  int32_t lengths_[2] = {0, 0};
+  AuditInputs inputs_, original_;
 };
 
 }  // namespace flamia::audit

@@ -67,6 +67,10 @@ TEST_F(Program, HelpsEverywhere) {
                                      {"quantize", "--help"},
                                      {"explain", "--help"},
                                      {"info", "--help"},
+                                     {"audit", "--help"},
+                                     {"audit", "table5", "--help"},
+                                     {"pcast", "--help"},
+                                     {"pcast", "table2", "--help"},
                                      {"bench", "--help"},
                                      {"--version"}}) {
     const ProgramResult result = run_program(arguments);
@@ -293,6 +297,58 @@ TEST_F(Program, TellsAboutItself) {
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_NE(result.out.find("cpu         available"), std::string::npos) << result.out;
   EXPECT_EQ(report("r")["backends"]["cpu"], "available");
+}
+
+TEST_F(Program, AuditPassesOnItsPromiseAndFailsBeyondIt) {
+  const Arguments call = {"audit",
+                          "--tokens",
+                          "128",
+                          "--heads",
+                          "1",
+                          "--head-dim",
+                          "64",
+                          "--threads",
+                          "1",
+                          "--probe",
+                          "causal_leak,packing",
+                          "--at",
+                          "100"};
+  Arguments with_json = call;
+  with_json.insert(with_json.end(), {"--json", folder_.path("audit.json")});
+  const ProgramResult good = run_program(with_json);
+  EXPECT_EQ(good.exit_code, 0) << good.err;
+  const Json json = report("audit.json");
+  EXPECT_EQ(json["kind"], "audit");
+  EXPECT_TRUE(json["passed"].get<bool>());
+  EXPECT_EQ(json["promise"]["shared_tokens"], 32);
+
+  Arguments offender = call;
+  offender.insert(offender.end(), {"--offender", "tensor-amax"});
+  const ProgramResult bad = run_program(offender);
+  EXPECT_EQ(bad.exit_code, 1);
+  EXPECT_NE(bad.out.find("again: flamia audit --offender tensor-amax --probe causal_leak"),
+            std::string::npos)
+      << bad.out;
+}
+
+TEST_F(Program, AuditRefusesWhatItCannotProbe) {
+  expect_refused({"audit", "--mask", "window:3,0"},
+                 "flamia audit: --mask must be causal or full; got a window (probes know whole "
+                 "documents)");
+  expect_refused({"audit", "--heads", "3", "--kv-heads", "2"},
+                 "flamia audit: --heads must be a multiple of --kv-heads; got 3 and 2");
+  expect_refused({"audit", "--tokens", "12"},
+                 "flamia audit: --tokens must be a whole number from 96 to 65536; got 12");
+  for (const Arguments& arguments : {Arguments{"audit", "--probe", "leaks"},
+                                     {"audit", "--offender", "nobody"},
+                                     {"audit", "--input", folder_.path("missing")},
+                                     {"audit", "--head-dim", "48"},
+                                     {"audit", "--backend", "hopper"},
+                                     {"audit", "--at", "600"}}) {
+    const ProgramResult result = run_program(arguments);
+    EXPECT_EQ(result.exit_code, 2) << arguments[1] << result.out;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,43 @@
+// One call of the library on an audit's inputs, through the public API, as users call it.
+// Used by: library.cc, probe.cc.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "flamia/attention.h"
+#include "flamia/audit.h"
+
+namespace flamia::audit {
+
+/// Forward and, with d_o, backward. Mask and softmax scale are those of the options.
+class LibraryCall {
+ public:
+  LibraryCall(const AuditInputs& inputs, const Options& options);
+
+  Status forward();
+  Status backward();
+
+  Conventions& conventions() { return conventions_; }
+  const std::vector<uint16_t>& o() const { return o_; }    ///< BF16 [tokens, heads, head_dim]
+  const std::vector<float>& lse() const { return lse_; }   ///< [heads, tokens]
+  const std::vector<uint16_t>& dq() const { return dq_; }  ///< empty before backward()
+  void store(AuditOutputs* outputs) const;
+
+ private:
+  TensorView dense(std::vector<uint16_t>* values, int64_t heads) const;
+  TensorView of_queries(std::vector<uint16_t>* values) const;
+  TensorView of_keys(std::vector<uint16_t>* values) const;
+  TensorView lengths();
+  TensorView lse_view();
+
+  AuditInputs inputs_;
+  Options options_;
+  Problem problem_;
+  bool gradients_;
+  Conventions conventions_;
+  std::vector<uint16_t> o_, residual_, dq_, dk_, dv_;
+  std::vector<float> lse_;
+};
+
+}  // namespace flamia::audit
