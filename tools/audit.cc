@@ -131,6 +131,13 @@ Status audit(const AuditArguments& arguments, bool* passed) {
   fmt::print("audit of {}: {} tokens, {} heads on {} key heads, head_dim {}, {} mask, seed {}\n",
              options.name, options.tokens, options.heads, options.kv_heads, options.head_dim,
              options.causal ? "causal" : "full", options.seed);
+  if (options.activations.tokens > 0) {
+    fmt::print(
+        "causal_leak: {}, at most {} tokens of its longest document, {} heads on {} key "
+        "heads, head_dim {}\n",
+        printable(arguments.input), options.tokens, options.activations.heads,
+        options.activations.kv_heads, options.activations.head_dim);
+  }
   fmt::print("promise: {}\n\n", audit::promise_words(options.promise));
   Progress progress("audit", ProgressMode::kIfTerminal);
   options.progress = [&](const std::string& probe) { progress.phase(probe); };

@@ -4,6 +4,7 @@
 #include <memory>
 #include <sstream>
 
+#include "tools/atomic_file.h"
 #include "tools/audit.h"
 #include "tools/audit_table.h"
 #include "tools/commands.h"
@@ -27,7 +28,10 @@ std::vector<std::string> split(const std::string& text) {
 void add_probe_options(CLI::App& app, AuditArguments* arguments) {
   const std::string group = "Audit";
   AuditOptions* audit = &arguments->audit;
-  const auto set_probes = [audit](const std::string& text) { audit->probes = split(text); };
+  const auto set_probes = [audit](const std::string& text) {
+    audit->probes = split(text);
+    if (audit->probes.empty()) refuse_option("--probe must name a probe; got nothing");
+  };
   std::string names;
   for (const char* name : audit_probes()) names += (names.empty() ? "" : ", ") + std::string(name);
   app.add_option_function<std::string>("--probe", set_probes, "Only these: " + names)
@@ -81,6 +85,17 @@ std::string command_line(const CLI::App& command) {
   return line;
 }
 
+/// Options that say how the library computes mean nothing to an offender.
+void refuse_options_of_offender(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string group = option->get_group();
+    const std::string name = option->get_name();
+    if (option->count() == 0 || (group != "Call" && group != "Numbers")) continue;
+    if (name == "--mask" || name == "--forward-only") continue;
+    refuse_option(name + " must not go with --offender (its scheme is fixed)");
+  }
+}
+
 void refuse_conflicts(const AuditArguments& arguments) {
   const Options& options = arguments.attention.options;
   if (options.mask.kind == MaskKind::kWindow) {
@@ -88,6 +103,20 @@ void refuse_conflicts(const AuditArguments& arguments) {
   }
   if (options.softmax_scale) {
     refuse_option("--scale must not be given (probes set their scores by 1/sqrt(head_dim))");
+  }
+  const std::vector<std::string>& probes = arguments.audit.probes;
+  const bool causal =
+      probes.empty() || std::find(probes.begin(), probes.end(), "causal_leak") != probes.end();
+  const bool of_causal = !arguments.input.empty() || arguments.audit.at >= 0 ||
+                         !arguments.audit.operand.empty() || arguments.audit.factor.has_value();
+  if (of_causal && !causal) {
+    refuse_option(
+        "--input, --at, --operand and --factor must go with --probe causal_leak (no other "
+        "probe reads them)");
+  }
+  if (!arguments.json.empty() && !arguments.input.empty() &&
+      same_file(arguments.json, arguments.input)) {
+    refuse_option("--json must not be the input file; got " + printable(arguments.json));
   }
   if (arguments.audit.heads % arguments.audit.kv_heads != 0) {
     refuse_option(fmt::format("--heads must be a multiple of --kv-heads; got {} and {}",
@@ -112,6 +141,7 @@ void add_audit_command(CLI::App& app, int* exit_code) {
   command->callback([=] {
     if (!command->get_subcommands().empty()) return;
     refuse_conflicts(*arguments);
+    if (!arguments->offender.empty()) refuse_options_of_offender(*command);
     arguments->audit.reproduce = command_line(*command);
     bool passed = true;
     const Status status = audit(*arguments, &passed);

@@ -62,7 +62,7 @@ void add_tables(CLI::App& parent, int* exit_code) {
       {"table1", "Zeroed fractions against sink strength (Table 1)", pcast_table1,
        "Random instances (default 12)", 1},
       {"table2", "Output errors of five configurations (Table 2)", pcast_table2,
-       "Random instances (default 20)", 1},
+       "Random instances (default 20)", 2},
       {"dp", "The E4M3 line: dp(S), propositions and theorems", pcast_dp, nullptr, 0},
       {"sweep", "Output errors against sink strength and length (figures 2 and 3)", pcast_sweep,
        "Random instances (default 20)", 1},

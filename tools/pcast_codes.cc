@@ -232,6 +232,14 @@ Status load(const std::string& path, std::vector<Head>* heads) {
       heads->push_back(std::move(head));
     }
   }
+  const auto finite = [](const std::vector<uint16_t>& values) {
+    return std::all_of(values.begin(), values.end(),
+                       [](uint16_t x) { return std::isfinite(bf16_to_float(x)); });
+  };
+  for (const Head& head : *heads) {
+    if (finite(head.q) && finite(head.k) && finite(head.v)) continue;
+    return bad_input("{}: q, k and v must be finite; got NaN or Inf", printable(path));
+  }
   if (heads->empty()) {
     return bad_input("{}: must have a document of {} keys or more, with as many queries",
                      printable(path), kFewestKeys);

@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import traceback
 
 from flamia.program import EXIT_BAD_USAGE, EXIT_CHECK_FAILED, EXIT_DONE, EXIT_FAILURE, find_program
 
@@ -63,6 +64,7 @@ def _run_with_pictures(arguments: list[str]) -> int:
         return _run(arguments)
     from flamia import pictures  # before the work: matplotlib may be missing
 
+    _check_folder(folder)
     with tempfile.TemporaryDirectory(prefix="flamia-") as scratch:
         output = _value_of(arguments, "--json")
         if output is None:
@@ -73,6 +75,29 @@ def _run_with_pictures(arguments: list[str]) -> int:
             report = json.loads(pathlib.Path(output).read_text(encoding="utf-8"))
             _say_saved(pictures.save_all(report, folder), folder)
     return code
+
+
+def _check_folder(folder: str) -> None:
+    """Refuses, before any work, a --plot that cannot be a folder. Raises ValueError."""
+    if not folder:
+        raise ValueError("--plot must name a folder; got nothing")
+    place = pathlib.Path(folder)
+    if place.exists() and not place.is_dir():
+        raise ValueError(f"--plot must name a folder; got the file {folder}")
+    existing = next(parent for parent in [place, *place.absolute().parents] if parent.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        raise ValueError(f"--plot must name a folder that can be written; got {folder}")
+
+
+def _loaded_audit(path: str) -> dict:
+    """The report of an audit from its JSON file. Raises ValueError."""
+    try:
+        one = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"report: --audit must name a JSON file; got {path} ({error})") from error
+    if not isinstance(one, dict) or one.get("kind") != "audit":
+        raise ValueError(f"report: --audit must name the JSON file of an audit; got {path}")
+    return one
 
 
 def _say_saved(paths: list[pathlib.Path], folder: str) -> None:
@@ -160,6 +185,8 @@ def _audit_function(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     if given.plot is not None:
         from flamia import pictures
+
+        _check_folder(given.plot)
     from flamia.audit_report import AuditPromise
     from flamia.audits import audit_causal, spelled_command
 
@@ -225,10 +252,11 @@ def _report(arguments: list[str]) -> int:
     folder = pathlib.Path(given.output).resolve().parent
     if not folder.is_dir():
         raise ValueError(f"report: the folder of --output must exist; got {folder}")
-    audits = [json.loads(pathlib.Path(path).read_text(encoding="utf-8")) for path in given.audit]
-    for path, one in zip(given.audit, audits):
-        if not isinstance(one, dict) or one.get("kind") != "audit":
-            raise ValueError(f"report: --audit must name the JSON file of an audit; got {path}")
+    audits = [_loaded_audit(path) for path in given.audit]
+    for path in [*given.audit, *([given.input] if given.input else [])]:
+        same = os.path.exists(given.output) and os.path.exists(path)
+        if same and os.path.samefile(given.output, path):
+            raise ValueError(f"report: --output must not be an input; got {given.output}")
     data = report.collect(
         given.input,
         quick=given.quick,
@@ -279,6 +307,8 @@ def _dispatch(arguments: list[str]) -> int:
     command, rest = arguments[0], arguments[1:]
     if command == "audit" and rest and _TARGET.match(rest[0]):
         return _audit_function(rest)
+    if command == "audit" and rest and not rest[0].startswith("-") and rest[0] != "table5":
+        raise ValueError(f"audit: a function must be MODULE:FUNCTION; got {rest[0]}")
     if command in ("audit", "pcast"):
         return _run_with_pictures(arguments)
     if command == "report":
@@ -304,12 +334,18 @@ def main(arguments: list[str] | None = None) -> int:
         return EXIT_FAILURE
     except (ValueError, TypeError, NotImplementedError, OSError) as error:
         if getattr(error, "from_audited_function", False):
-            raise
+            traceback.print_exc()
+            return EXIT_FAILURE
         print(f"flamia: {error}", file=sys.stderr)
         return EXIT_BAD_USAGE
     except ImportError as error:
         print(f"flamia: {error}", file=sys.stderr)
         return EXIT_FAILURE
+    except Exception as error:
+        if getattr(error, "from_audited_function", False):
+            traceback.print_exc()
+            return EXIT_FAILURE
+        raise
 
 
 if __name__ == "__main__":

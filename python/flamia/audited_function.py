@@ -48,14 +48,17 @@ class AuditedFunction:
             outputs = self._run(call)
             _write_outputs(call, outputs)
             return 0
-        except Exception as error:
+        except (Exception, SystemExit) as error:
+            if isinstance(error, SystemExit):  # it must not end the program with code 0
+                error = RuntimeError(f"the function called sys.exit({error.code})")
+                error.from_audited_function = True
             self.failure = error
             if _is_foreign(error):
                 error.from_audited_function = True
             text = f"{type(error).__name__}: {error}".encode(errors="replace")[:511]
             call.message = text.decode(errors="ignore").encode()
             return 1
-        except BaseException as error:  # KeyboardInterrupt, SystemExit
+        except BaseException as error:  # KeyboardInterrupt
             self.stopped = error
             call.message = b"stopped"
             return 1

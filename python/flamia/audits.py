@@ -83,6 +83,7 @@ def audit_causal(
         raise TypeError(
             f"audit_causal: promise must be an AuditPromise; got {type(promise).__name__}"
         )
+    _check_json("audit_causal", json, activations)
     library = _native.load_library()
     name = name or _name_of(fn)
     shapes = dict(tokens=tokens, heads=heads, kv_heads=kv_heads, head_dim=head_dim)
@@ -138,6 +139,7 @@ def audit(
     Raises ValueError for values out of range, TypeError for unknown options, NotImplementedError
     for what the backend does not support.
     """
+    _check_json("audit", json, activations)
     library = _native.load_library()
     choices = dict(options, backend=backend, path=path, safety=safety)
     own = own_options(choices)
@@ -176,6 +178,14 @@ def own_options(choices: Mapping) -> _native.Options:
     return own
 
 
+def _check_json(function: str, json, activations) -> None:
+    """Refuses, before any work, a report that would replace its own input."""
+    if json is None or not isinstance(activations, (str, os.PathLike)):
+        return
+    if os.path.exists(json) and os.path.samefile(json, activations):
+        raise ValueError(f"{function}: json must not be the file of the activations; got {json}")
+
+
 def _finish(data: dict, json) -> AuditReport:
     report = AuditReport(data)
     if json is not None:
@@ -193,10 +203,13 @@ def _audit_options(function: str, settings: dict, probes, narrowed) -> _native.A
         highest = 2**64 if key == "seed" else 2**31
         if not lowest <= value < highest:
             raise ValueError(f"{function}: {key} must be in [{lowest}, {highest}); got {value}")
+    given = probes is not None
     if probes is None:
         probes = ()
     elif isinstance(probes, str):
         probes = (probes,)
+    if len(probes) == 0 and given or any(not name.strip() for name in probes):
+        raise ValueError(f"{function}: probes must be names; got {probes!r} (None runs all)")
     return _native.AuditOptions(
         probes=",".join(probes).encode() or None,
         tokens=settings["tokens"],

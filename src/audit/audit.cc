@@ -35,8 +35,11 @@ constexpr auto kNames = [] {
   return names;
 }();
 
-Status invalid(std::string message) {
-  return Status(StatusCode::kInvalidArgument, "audit: " + std::move(message));
+constexpr float kLeastFactorChange = 1.0f / 64;
+constexpr float kLargestFactor = 0x1p40f;
+
+Status invalid(const std::string& message) {
+  return Status(StatusCode::kInvalidArgument, concat("audit: ", message));
 }
 
 Status check_range(const char* name, int64_t value, int64_t lowest, int64_t highest) {
@@ -49,7 +52,7 @@ Status check_probes(const AuditOptions& options) {
     if (std::find(kNames.begin(), kNames.end(), name) != kNames.end()) continue;
     std::string known;
     for (const char* other : kNames) known += (known.empty() ? "" : ", ") + std::string(other);
-    return invalid("probe must be one of " + known + "; got " + name);
+    return invalid(concat("probe must be one of ", known, "; got ", name));
   }
   return {};
 }
@@ -59,12 +62,21 @@ Status check_perturbation(const AuditOptions& options) {
     return invalid(
         concat("at must be less than tokens; got ", options.at, " and ", options.tokens));
   }
+  if (options.factor && !(std::abs(*options.factor - 1) >= kLeastFactorChange &&
+                          std::abs(*options.factor) <= kLargestFactor)) {
+    return invalid(
+        "factor must be finite, at most 2^40, and differ from 1 by 1/64 or more (less is "
+        "lost in BF16)");
+  }
+  if (options.operand == "d_o" && !options.gradients) {
+    return invalid("operand must not be d_o without gradients");
+  }
   if (options.operand.empty()) return {};
   const auto is_it = [&](Operand operand) { return options.operand == operand_name(operand); };
   if (is_it(Operand::kAll) || std::any_of(std::begin(kOperands), std::end(kOperands), is_it)) {
     return {};
   }
-  return invalid("operand must be q, k, v, d_o or all; got " + options.operand);
+  return invalid(concat("operand must be q, k, v, d_o or all; got ", options.operand));
 }
 
 Status check_activations(const AuditInputs& given) {
@@ -146,6 +158,16 @@ void judge(AuditReport* report) {
   report->passed = tested && !failed;
 }
 
+/// An audit that tested nothing is an error, not a verdict.
+Status check_tested(const AuditReport& report) {
+  const auto tested = [](const AuditFinding& finding) {
+    return finding.outcome != AuditOutcome::kNotTested;
+  };
+  if (std::any_of(report.findings.begin(), report.findings.end(), tested)) return {};
+  const std::string why = report.findings.empty() ? "no probe ran" : report.findings[0].words;
+  return invalid(concat("nothing could be tested: ", why));
+}
+
 bool wanted(const AuditOptions& options, const char* name) {
   return options.probes.empty() ||
          std::find(options.probes.begin(), options.probes.end(), name) != options.probes.end();
@@ -154,9 +176,13 @@ bool wanted(const AuditOptions& options, const char* name) {
 /// The first call, on ordinary inputs: its errors are errors of the audit. A NaN there would hide
 /// what later probes look for, so nothing else is judged.
 Status first_call(Audit* audit, bool* usable) {
-  const AuditInputs inputs = audit->inputs({audit->options().tokens}, 0, kAccuracyStream);
+  AuditInputs inputs = audit->inputs({audit->options().tokens}, 0, kAccuracyStream);
   AuditOutputs outputs;
   if (Status status = audit->call(inputs, &outputs); !status.ok()) return status;
+  inputs.d_o.clear();
+  Exact exact;
+  if (Status status = exact_attention(inputs, 0, &exact); !status.ok()) return status;
+  audit->set_o_error(relative_error(outputs.o, exact.o));
   *usable = !has_nan(outputs);
   if (!*usable) {
     audit->add("accuracy", "", AuditOutcome::kFailed,
@@ -325,6 +351,25 @@ bool all_finite(const std::vector<float>& values) {
   return std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
 }
 
+bool is_attention(const AuditReport& report) {
+  return std::none_of(report.findings.begin(), report.findings.end(),
+                      [](const AuditFinding& finding) {
+                        return finding.probe == "accuracy" && finding.tensor == "o" &&
+                               finding.outcome == AuditOutcome::kFailed;
+                      });
+}
+
+double gain(const std::vector<float>& a, const std::vector<double>& b) {
+  double product = 0;
+  double size = 0;
+  for (size_t n = 0; n < a.size(); ++n) {
+    if (!std::isfinite(b[n])) continue;
+    product += static_cast<double>(a[n]) * b[n];
+    size += b[n] * b[n];
+  }
+  return product / size;
+}
+
 std::string amount(double x) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1e", x);
@@ -366,7 +411,7 @@ Status run_audit(const AttentionFunction& function, const AuditOptions& options,
                   "function; got no memory (fewer tokens or context)");
   }
   judge(report);
-  return {};
+  return check_tested(*report);
 }
 
 }  // namespace flamia::audit

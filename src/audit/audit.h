@@ -19,6 +19,10 @@ class Audit {
   const AuditOptions& options() const { return options_; }
   AuditReport& report() { return report_; }
 
+  /// Relative error of O on ordinary inputs: what other tolerances scale with.
+  double o_error() const { return o_error_; }
+  void set_o_error(double error) { o_error_ = error; }
+
   /// Calls the function and checks the sizes of what it returned.
   /// Errors: those of the function; kInvalidArgument for wrong sizes.
   Status call(const AuditInputs& inputs, AuditOutputs* outputs);
@@ -38,6 +42,7 @@ class Audit {
   const AttentionFunction& function_;
   const AuditOptions& options_;
   AuditReport& report_;
+  double o_error_ = 0;
 };
 
 /// Standard normal values as BF16, a function of (seed, stream).
@@ -54,6 +59,12 @@ Status exact_attention(const AuditInputs& inputs, int64_t rows, Exact* exact);
 /// |a - b| / |b| over entries where b is finite.
 double relative_error(const std::vector<float>& a, const std::vector<double>& b);
 double cosine(const std::vector<float>& a, const std::vector<double>& b);
+
+/// <a, b> / <b, b> over the same.
+double gain(const std::vector<float>& a, const std::vector<double>& b);
+
+/// False if the accuracy probe failed on O: causes that presume attention are then no causes.
+bool is_attention(const AuditReport& report);
 
 bool all_finite(const std::vector<float>& values);
 

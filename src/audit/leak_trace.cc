@@ -16,6 +16,8 @@ constexpr float kLargeChange = 0.03f;
 constexpr float kRoundingChange = 0x1p-7f;
 /// Perturbed tokens that must agree before a constant reach is called a mask.
 constexpr size_t kFewTokens = 4;
+/// Tokens by which masks are off, rather than scales shared.
+constexpr int64_t kShortReach = 8;
 
 }  // namespace
 
@@ -70,17 +72,25 @@ std::string LeakTrace::words(const OutputView& view, bool earlier) const {
     operands += concat(operands.empty() ? "" : ", ", operand_name(operand), " ",
                        amount(static_cast<double>(change)));
   }
-  return concat("changes of ", view.name, " reach ", counted(reach_, "position"),
-                earlier ? " back" : " on", " (", amount(static_cast<double>(largest_)), " ", of,
-                "; by operand: ", operands, ")");
+  std::string words = concat("changes of ", view.name, " reach ", counted(reach_, "position"),
+                             earlier ? " back" : " on", " (", amount(static_cast<double>(largest_)),
+                             " ", of, "; by operand: ", operands, ")");
+  if (shared_tokens_ > 0 && reach_outside_ > 0) {
+    words += concat("; beyond the block of ", shared_tokens_, " tokens at most ",
+                    amount(static_cast<double>(largest_outside_)));
+  }
+  return words;
 }
 
 std::string LeakTrace::cause() const {
   if (!found()) return "";
   const char* const size = largest_ >= kLargeChange ? "codes are clamped or flushed"
                                                     : "codes are rounded to another step";
-  if (const int64_t distance = constant_reach(); distance > 0 && distance <= 8) {
+  if (const int64_t distance = constant_reach(); distance > 0 && distance <= kShortReach) {
     return concat("a mask that is off by ", counted(distance, "token"));
+  }
+  if (reach_ <= kShortReach && group() == 0) {
+    return concat("a mask that is off by ", counted(reach_, "token"), " at the edge of a tile");
   }
   if (const int64_t tokens = group(); tokens > 0 && tokens < rows_) {
     return concat("a scale shared by ", tokens, " tokens: ", size);

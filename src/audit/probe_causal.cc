@@ -46,15 +46,30 @@ AuditInputs longest_document(const AuditInputs& given, int64_t rows) {
   return result;
 }
 
-/// Every offset of one tile in the middle, the first token that has an earlier one, and the last.
-std::vector<int64_t> every_offset(int64_t rows) {
-  const int64_t base = std::max<int64_t>(0, (rows - kProbeTile) / 2 / kProbeTile * kProbeTile);
-  std::vector<int64_t> tokens = {1};
-  for (int64_t t = base; t < base + kProbeTile && t < rows - 1; ++t) {
-    if (t > 1) tokens.push_back(t);
+/// First token of the tile that is perturbed at every offset: one in the middle.
+int64_t dense_tile(int64_t rows) {
+  return std::max<int64_t>(0, (rows - kProbeTile) / 2 / kProbeTile * kProbeTile);
+}
+
+/// Every offset of one tile in the middle; in all others those around the edges of 16-groups,
+/// 32-blocks and 64-token tiles; the last token.
+std::vector<int64_t> perturbed_tokens(int64_t rows) {
+  static constexpr int64_t kEdges[] = {0, 1, 15, 16, 31, 32, 63, 64, 95, 96, 127};
+  const int64_t dense = dense_tile(rows);
+  std::vector<int64_t> tokens;
+  for (int64_t t = 1; t < rows; ++t) {
+    const bool all = t >= dense && t < dense + kProbeTile;
+    const int64_t offset = t % kProbeTile;
+    const bool edge = std::find(std::begin(kEdges), std::end(kEdges), offset) != std::end(kEdges);
+    if (all || edge || t == rows - 1) tokens.push_back(t);
   }
-  tokens.push_back(rows - 1);
   return tokens;
+}
+
+/// Rows of random inputs: the last tile is cut short where it would be whole.
+int64_t causal_rows(int64_t tokens) {
+  static constexpr int64_t kCut = 12;
+  return tokens > kProbeTile && tokens % kProbeTile == 0 ? tokens - kCut : tokens;
 }
 
 class Search {
@@ -89,6 +104,8 @@ class Search {
   std::vector<AuditOutputs> repeats_;  ///< of the others, where runs may differ
   std::vector<float> noise_ = std::vector<float>(std::size(kOutputViews), 0.0f);
   std::vector<LeakTrace> traces_;
+  std::vector<int64_t> rows_compared_ = std::vector<int64_t>(std::size(kOutputViews), 0);
+  int64_t tokens_tried_ = 0;
   std::vector<LeakMap> maps_;
   bool missing_mask_ = false;
 };
@@ -101,9 +118,10 @@ std::vector<Perturbation> Search::trials() const {
     if (!options.operand.empty() && options.operand != operand_name(operand)) return;
     all.push_back({operand, token, options.factor.value_or(factor)});
   };
-  std::vector<int64_t> tokens = every_offset(inputs_.tokens);
+  std::vector<int64_t> tokens = perturbed_tokens(inputs_.tokens);
   if (options.at >= 0) tokens = {options.at};
-  const int64_t block = tokens[tokens.size() / 2] / kBlock;
+  const int64_t block =
+      options.at >= 0 ? options.at / kBlock : dense_tile(inputs_.tokens) / kBlock + 1;
   for (const int64_t token : tokens) {
     for (const Operand operand : kOperands) {
       add(operand, token, kSpike);
@@ -208,6 +226,7 @@ void Search::compare(const Perturbation& trial, const std::vector<AuditOutputs>&
     traces_[view_index].add(trial, row, seen);
     if (row_of_map != nullptr) row_of_map[row] = std::max(row_of_map[row], seen);
   }
+  rows_compared_[view_index] += std::max<int64_t>(0, end - begin);
   traces_[view_index].note_span(token, earlier ? 0 : inputs_.tokens - 1);
 }
 
@@ -251,10 +270,16 @@ void Search::report(size_t view_index) {
                concat("the function does not return ", view.name));
     return;
   }
+  if (rows_compared_[view_index] == 0) {
+    audit_.add(kName, view.name, AuditOutcome::kNotTested,
+               concat("no perturbation that was asked for may show in ", view.name));
+    return;
+  }
   const bool earlier = earlier_rows(view);
   const AuditPromise& promise = audit_.options().promise;
   if (!trace.found()) {
-    std::string words = earlier ? "no earlier row changes" : "no later row changes";
+    std::string words = concat(earlier ? "no earlier" : "no later", " row changes, ",
+                               counted(tokens_tried_, "token"), " tried");
     if (noise_[view_index] > 0) {
       words += concat(" by more than the run-to-run variation (",
                       amount(static_cast<double>(noise_[view_index])), ")");
@@ -271,6 +296,11 @@ void Search::report(size_t view_index) {
   finding.change = static_cast<double>(trace.largest());
   finding.reach = trace.reach();
   finding.cause = trace.cause();
+  const bool of_forward =
+      std::string_view(view.name) == "o" || std::string_view(view.name) == "lse";
+  if (of_forward && trace.by_operand().contains(Operand::kDo)) {
+    finding.cause = "state that is kept between calls, or chance: d_o changes the forward pass";
+  }
   if (missing_mask_ && trace.reach() > kBlock) {
     finding.cause = "no causal mask: O is nearer to full attention than to causal attention";
   } else if (is_rounding && trace.reach_outside() > 0) {
@@ -288,7 +318,10 @@ void Search::report(size_t view_index) {
 
 Status Search::run() {
   if (Status status = baseline(); !status.ok()) return status;
+  int64_t last_token = -1;
   for (const Perturbation& trial : trials()) {
+    if (trial.token != last_token) ++tokens_tried_;
+    last_token = trial.token;
     if (Status status = try_one(trial); !status.ok()) {
       audit_.add_refusal(
           kName, concat(operand_name(trial.operand), " of one token times ", trial.factor), status);
@@ -312,14 +345,18 @@ Status probe_causal_leak(Audit* audit) {
     return {};
   }
   audit->note(
-      "causal_leak: one document; one token's rows of one operand (q, k, v, d_o) times 2^20, at "
-      "every offset of a 128-token tile in the middle (so of every 16-group and 32-block), at the "
-      "first and last token; times 2^14 and 2^17 at every offset of one 32-block; all operands "
-      "times 0 at every offset. Rows before the token (dk, dv: after it, for q and d_o only) are "
+      "causal_leak: one document (random inputs: 12 tokens short of a whole tile); one token's "
+      "rows of "
+      "one operand (q, k, v, d_o) times 2^20, and all operands times 0, at every offset of a "
+      "128-token tile in the middle (so of every 16-group and 32-block), in all other tiles at "
+      "offsets 0, 1, 15, 16, 31, 32, 63, 64, 95, 96, 127 and the last token; times 2^14 and 2^17 "
+      "at "
+      "every offset of one 32-block. Rows before the token (dk, dv: after it, for q and d_o only) "
+      "are "
       "compared bitwise. Size: o by the norm of the row, the others by the largest entry");
   AuditInputs inputs = options.activations.tokens > 0
                            ? longest_document(options.activations, options.tokens)
-                           : audit->inputs({options.tokens}, 0, kCausalStream);
+                           : audit->inputs({causal_rows(options.tokens)}, 0, kCausalStream);
   if (!options.gradients) inputs.d_o.clear();
   if (inputs.tokens < 2 || options.at >= inputs.tokens) {
     audit->add(kName, "", AuditOutcome::kNotTested, "no document has enough tokens");

@@ -73,7 +73,8 @@ FLAMIA_HD constexpr float truncate_to_f32(int64_t sum, int unit, int fraction_bi
   return sum < 0 ? -value : value;
 }
 
-/// sum * 2^unit rounded once to the nearest binary16 value; |sum| < 2^53.
+/// sum * 2^unit rounded once to the nearest binary16 value; |sum| < 2^53. What rounds to zero is +0,
+/// as measured on an H200.
 FLAMIA_HD constexpr float round_to_f16(int64_t sum, int unit) {
   if (sum == 0) return 0.0f;
   const double a = static_cast<double>(sum < 0 ? -sum : sum) * pow2_double(unit);
@@ -82,7 +83,7 @@ FLAMIA_HD constexpr float round_to_f16(int64_t sum, int unit) {
   const double rounded = (a + magic) - magic;
   const float value = rounded > static_cast<double>(kF16Max) ? bits_float(kFloatInfinityBits)
                                                              : static_cast<float>(rounded);
-  return sum < 0 ? -value : value;
+  return sum < 0 && value != 0.0f ? -value : value;
 }
 
 /// The aligned sum in units of 2^unit; or, if `special` is not zero, the bits of the NaN or

@@ -188,6 +188,105 @@ TEST(Audit, SeesADeltaMadeOfAnotherDo) {
   EXPECT_THAT(finding(report, "consistency", "dq").cause, HasSubstr("D = rowsum"));
 }
 
+/// Right in direction, wrong in size: cosines do not see it.
+TEST(Audit, SeesGradientsOfAnotherSize) {
+  const auto unscaled = [](const AuditInputs& inputs, AuditOutputs* outputs) {
+    const Status status = exact_function(inputs, outputs);
+    for (float& x : outputs->dq) x *= 8;
+    return status;
+  };
+  const AuditReport report = run(unscaled, small({"accuracy"}));
+  EXPECT_FALSE(report.passed);
+  EXPECT_THAT(finding(report, "accuracy", "dq").cause, HasSubstr("8 times as large"));
+}
+
+TEST(Audit, SeesAnLseThatIsOffByAConstant) {
+  const auto shifted = [](const AuditInputs& inputs, AuditOutputs* outputs) {
+    const Status status = exact_function(inputs, outputs);
+    for (float& x : outputs->lse) x += 0.5f;
+    return status;
+  };
+  EXPECT_EQ(finding(run(shifted, small({"accuracy"})), "accuracy", "lse").outcome,
+            AuditOutcome::kFailed);
+}
+
+/// Single rows: the last query of documents of 32 n + 1 tokens has no dQ, the first key no dK.
+TEST(Audit, SeesSingleRowsThatAreMissing) {
+  const auto broken = [](const AuditInputs& inputs, AuditOutputs* outputs) {
+    const Status status = exact_function(inputs, outputs);
+    const auto zero = [&](std::vector<float>* x, int64_t row) {
+      const auto width = static_cast<int64_t>(x->size()) / inputs.tokens;
+      std::fill_n(x->begin() + row * width, width, 0.0f);
+    };
+    for (size_t b = 0; b + 1 < inputs.cu_seqlens.size(); ++b) {
+      const int64_t begin = inputs.cu_seqlens[b];
+      const int64_t end = inputs.cu_seqlens[b + 1];
+      if (end - begin > 1 && (end - begin) % 32 == 1) zero(&outputs->dq, end - 1);
+      if (end - begin > 1) zero(&outputs->dk, begin);
+    }
+    return status;
+  };
+  const AuditReport report = run(broken, small({"tails"}));
+  EXPECT_EQ(finding(report, "tails", "o").outcome, AuditOutcome::kPassed);
+  EXPECT_EQ(finding(report, "tails", "dq").outcome, AuditOutcome::kFailed);
+  EXPECT_EQ(finding(report, "tails", "dk").outcome, AuditOutcome::kFailed);
+}
+
+/// A neighbour that shows only where documents start at multiples of 32.
+TEST(Audit, SeesLeaksBetweenAlignedDocuments) {
+  const auto leaking = [](const AuditInputs& inputs, AuditOutputs* outputs) {
+    const Status status = exact_function(inputs, outputs);
+    const int64_t width = inputs.heads * inputs.head_dim;
+    for (size_t b = 1; b + 1 < inputs.cu_seqlens.size(); ++b) {
+      const int64_t begin = inputs.cu_seqlens[b];
+      if (begin % 32 != 0 || begin == 0 || begin == inputs.tokens) continue;
+      for (int64_t c = 0; c < width; ++c) {
+        const size_t at = static_cast<size_t>(begin * width + c);
+        outputs->o[at] += 0.01f * bf16_to_float(inputs.v[at - static_cast<size_t>(width)]);
+      }
+    }
+    return status;
+  };
+  const AuditReport report = run(leaking, small({"document_leak", "packing"}));
+  EXPECT_EQ(finding(report, "document_leak", "o").outcome, AuditOutcome::kFailed);
+  EXPECT_EQ(finding(report, "packing", "o").outcome, AuditOutcome::kFailed);
+}
+
+/// Leaks in the first tile, across one boundary, and in a last tile that is cut short.
+TEST(Audit, SeesLeaksInTheFirstAndTheLastTile) {
+  for (const int64_t token : {int64_t{64}, int64_t{480}}) {
+    const auto leaking = [token](const AuditInputs& inputs, AuditOutputs* outputs) {
+      const Status status = exact_function(inputs, outputs);
+      if (inputs.tokens <= token) return status;
+      const int64_t width = inputs.heads * inputs.head_dim;
+      for (int64_t c = 0; c < width; ++c) {
+        const size_t at = static_cast<size_t>(token * width + c);
+        outputs->o[at - static_cast<size_t>(width)] += 0.01f * bf16_to_float(inputs.v[at]);
+      }
+      return status;
+    };
+    AuditOptions options = small({"causal_leak"});
+    options.tokens = 512;
+    options.gradients = false;
+    options.operand = "v";
+    const AuditReport report = run(leaking, options);
+    EXPECT_EQ(finding(report, "causal_leak", "o").outcome, AuditOutcome::kFailed) << token;
+  }
+}
+
+TEST(Audit, NothingTestedIsAnError) {
+  AuditOptions options = small({"causal_leak"});
+  options.causal = false;
+  AuditReport report;
+  const Status status = audit_attention(exact_function, options, &report);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("nothing could be tested"));
+  options.causal = true;
+  options.factor = 1.0f;
+  EXPECT_THAT(audit_attention(exact_function, options, &report).message(),
+              HasSubstr("factor must be finite"));
+}
+
 TEST(Audit, SeesSmallProbabilitiesVanish) {
   DirectAttention flushed;
   flushed.cast_p = [](double p) { return static_cast<double>(round_e4m3(static_cast<float>(p))); };

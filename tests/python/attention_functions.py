@@ -55,6 +55,11 @@ def wrong_shape(q, k, v, cu_seqlens):
     return q[:, 0]
 
 
+def exits(q, k, v, cu_seqlens):
+    """Ends the interpreter as if all were well."""
+    raise SystemExit(0)
+
+
 def raises(q, k, v, cu_seqlens):
     raise RuntimeError("no kernel for this device")
 

@@ -91,9 +91,30 @@ def test_audit_of_a_function_that_fails_repeats_by_its_line(tmp_path):
 
 def test_errors_of_the_function_keep_their_traceback():
     done = run("audit", "attention_functions:raises", *SMALL)
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert "RuntimeError: no kernel for this device" in done.stderr
     assert "in raises" in done.stderr
+
+
+def test_a_function_that_exits_is_a_failure():
+    done = run("audit", "attention_functions:exits", *SMALL)
+    assert done.returncode == 3
+    assert "sys.exit(0)" in done.stderr
+
+
+def test_outputs_do_not_replace_their_inputs(tmp_path):
+    plain_file = tmp_path / "file"
+    plain_file.write_text("keep")
+    done = run("audit", "attention_functions:exact", *SMALL, "--plot", plain_file)
+    assert done.returncode == 2
+    assert plain_file.read_text() == "keep"
+    done = run(
+        "audit", "attention_functions:exact", *SMALL, "--input", plain_file, "--json", plain_file
+    )
+    assert done.returncode == 2
+    done = run("report", "--quick", "--input", plain_file, "--output", plain_file)
+    assert done.returncode == 2
+    assert plain_file.read_text() == "keep"
 
 
 def test_bad_targets_and_options_are_bad_usage():
