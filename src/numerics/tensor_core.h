@@ -73,8 +73,8 @@ FLAMIA_HD constexpr float truncate_to_f32(int64_t sum, int unit, int fraction_bi
   return sum < 0 ? -value : value;
 }
 
-/// sum * 2^unit rounded once to the nearest binary16 value; |sum| < 2^53. What rounds to zero is +0,
-/// as measured on an H200.
+/// sum * 2^unit rounded once to the nearest binary16 value; |sum| < 2^53. What rounds to zero is
+/// +0, as measured on an H200.
 FLAMIA_HD constexpr float round_to_f16(int64_t sum, int unit) {
   if (sum == 0) return 0.0f;
   const double a = static_cast<double>(sum < 0 ? -sum : sum) * pow2_double(unit);

@@ -1,0 +1,134 @@
+// Who is ordered after whom in one cluster: a vector clock per warp and per kind of asynchronous
+// work, joined at barriers, fences and waits.
+// Depends on: std only. Used by: the interpreter (which reports every synchronization here) and
+// shadow.h (which asks whether one access is ordered after another).
+// Warps, not threads, are the strands: what one lane observes orders its whole warp.
+//
+// Every strand counts its own steps. An access is the pair (strand, step); it is ordered before
+// whatever has seen that step. A warp has four strands: its own instructions, its tensor pipe
+// (wgmma or tcgen05.mma/cp/shift, in order), its tcgen05.ld and its tcgen05.st. Bulk copies take
+// slots of a pool in turn, so that the completion of one says nothing about another.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+namespace flamia::emulator {
+
+/// How an access reaches memory. Everything but kGeneric and kStrong is asynchronous.
+enum class AccessKind : uint8_t {
+  kGeneric,      ///< ordinary loads and stores
+  kStrong,       ///< atomics and relaxed, acquire or release accesses: no race among themselves
+  kBulk,         ///< TMA and bulk copies, async proxy
+  kWgmma,        ///< operand reads of wgmma, async proxy
+  kTensorMma,    ///< tcgen05.mma
+  kTensorCopy,   ///< tcgen05.cp
+  kTensorShift,  ///< tcgen05.shift
+  kTensorLoad,   ///< tcgen05.ld
+  kTensorStore,  ///< tcgen05.st
+};
+
+/// Which rules are applied where sources differ.
+struct OrderRules {
+  /// fence.proxy.async counts only for the writes of the warp that executes it; otherwise it also
+  /// covers what that warp has observed before.
+  bool writer_must_fence = true;
+  /// tcgen05.fence::before/after_thread_sync are needed around synchronization; otherwise
+  /// acquiring waits suffice, as public kernels assume.
+  bool tensor_fences = false;
+  /// Only the documented pairs of tcgen05.mma, cp and shift keep order in one pipe; otherwise all.
+  bool documented_pipeline_only = false;
+};
+
+struct Epoch {
+  uint32_t strand = 0;
+  uint32_t step = 0;  ///< 0: nothing
+};
+
+using ClockVector = std::vector<uint32_t>;
+
+/// What a barrier or a memory location carries from those who released into it.
+struct SyncClock {
+  ClockVector ordered;
+  ClockVector fenced;
+  void clear() {
+    ordered.clear();
+    fenced.clear();
+  }
+};
+
+/// Everything that shadow memory needs to know of one access. Vectors are copies for asynchronous
+/// work (its state at issue), borrowed for a warp's own instructions.
+struct Actor {
+  AccessKind kind = AccessKind::kGeneric;
+  uint16_t warp = 0;  ///< of the cluster: rank * warps_per_cta + warp
+  Epoch epoch;
+  uint32_t instruction = 0;  ///< the interpreter's index of the instruction, for reports
+  const ClockVector* ordered = nullptr;
+  const ClockVector* fenced = nullptr;
+};
+
+/// Asynchronous work between issue and completion; keep it until its accesses are done.
+struct AsyncWork {
+  Actor actor;  ///< filled by actor_of(): its pointers must follow this object
+  ClockVector ordered;
+  ClockVector fenced;
+};
+
+class OrderClocks {
+ public:
+  OrderClocks(uint32_t warps, uint32_t bulk_slots, OrderRules rules);
+
+  // A warp's own steps.
+  void release(uint32_t warp, SyncClock* into);
+  void acquire(uint32_t warp, const SyncClock& from);
+  /// All listed warps see each other's earlier steps (bar.sync, cluster barrier, bar.warp).
+  void synchronize(const uint32_t* warps, uint32_t count);
+  void fence_proxy_async(uint32_t warp);
+  void tensor_fence_before(uint32_t warp);
+  void tensor_fence_after(uint32_t warp);
+  /// tcgen05.wait::ld and wait::st.
+  void wait_tensor_load(uint32_t warp);
+  void wait_tensor_store(uint32_t warp);
+  /// The warp has waited for asynchronous work by other means than a SyncClock: wgmma.wait_group,
+  /// cp.async.bulk.wait_group, cp.async.wait_group.
+  void observe(uint32_t warp, Epoch epoch);
+  /// Asynchronous work arrives on a barrier: complete_tx, tcgen05.commit.
+  void publish(Epoch epoch, SyncClock* into) const;
+
+  /// The warp's next access by its own instruction.
+  Actor own_access(uint32_t warp, AccessKind kind, uint32_t instruction) const;
+  /// Issues asynchronous work: kBulk takes a slot; the tensor kinds take the warp's pipe.
+  AsyncWork issue(uint32_t warp, AccessKind kind, uint32_t instruction);
+  static Actor actor_of(const AsyncWork& work);
+  /// Epoch of the latest work in the warp's tensor pipe: what a commit now would cover.
+  Epoch pipe_epoch(uint32_t warp) const;
+
+  const OrderRules& rules() const { return rules_; }
+  /// The clock of a memory location used for release and acquire.
+  SyncClock* location(uint64_t address) { return &locations_[address]; }
+
+ private:
+  struct WarpClocks {
+    ClockVector ordered;
+    ClockVector fenced;  ///< own-instruction writes that are visible to the async proxy
+    ClockVector tensor;  ///< what tcgen05 accesses are ordered after, with tensor_fences
+  };
+  static uint32_t own(uint32_t warp) { return 4 * warp; }
+  static uint32_t pipe(uint32_t warp) { return 4 * warp + 1; }
+  static uint32_t load(uint32_t warp) { return 4 * warp + 2; }
+  static uint32_t store(uint32_t warp) { return 4 * warp + 3; }
+  void wait_tensor(uint32_t warp, uint32_t strand);
+
+  OrderRules rules_;
+  uint32_t strands_;
+  uint32_t first_slot_;
+  uint32_t slots_;
+  uint32_t next_slot_ = 0;
+  std::vector<WarpClocks> warps_;
+  ClockVector steps_;  ///< latest step of every strand
+  std::unordered_map<uint64_t, SyncClock> locations_;
+};
+
+}  // namespace flamia::emulator

@@ -1,0 +1,262 @@
+// Hazards: each rule with a crime that is caught and its correct twin that is not.
+#include <gtest/gtest.h>
+
+#include "emulator/machine/shadow.h"
+
+namespace flamia::emulator::test {
+namespace {
+
+constexpr OrderRules kRules;
+
+struct World {
+  OrderClocks clocks;
+  Shadow shared;
+  Shadow tensor;
+  explicit World(OrderRules rules = kRules)
+      : clocks(4, 8, rules),
+        shared(Shadow::Memory::kShared, rules),
+        tensor(Shadow::Memory::kTensor, rules) {}
+  std::optional<Hazard> store(uint32_t warp, uint64_t at, uint64_t bytes = 4) {
+    return shared.write(clocks.own_access(warp, AccessKind::kGeneric, 10 + warp), at, bytes);
+  }
+  std::optional<Hazard> load(uint32_t warp, uint64_t at, uint64_t bytes = 4) {
+    return shared.read(clocks.own_access(warp, AccessKind::kGeneric, 20 + warp), at, bytes);
+  }
+  void barrier() {
+    const uint32_t all[] = {0, 1, 2, 3};
+    clocks.synchronize(all, 4);
+  }
+};
+
+TEST(Shadow, AReadOfAnotherWarpsWriteNeedsABarrier) {
+  World w;
+  EXPECT_FALSE(w.store(0, 64));
+  const std::optional<Hazard> hazard = w.load(1, 64);
+  ASSERT_TRUE(hazard);
+  EXPECT_EQ(hazard->kind, HazardKind::kRace);
+  EXPECT_EQ(hazard->first.warp, 0);
+  EXPECT_EQ(hazard->first.instruction, 10u);
+  EXPECT_TRUE(hazard->first.write);
+  EXPECT_EQ(hazard->second.warp, 1);
+  EXPECT_FALSE(w.load(0, 64));
+}
+
+TEST(Shadow, ABarrierOrdersWritesAndReads) {
+  World w;
+  EXPECT_FALSE(w.store(0, 64));
+  w.barrier();
+  EXPECT_FALSE(w.load(1, 64));
+  EXPECT_FALSE(w.load(2, 64));
+  w.barrier();
+  EXPECT_FALSE(w.store(3, 64));
+}
+
+TEST(Shadow, AnOverwriteNeedsEveryReaderToBeDone) {
+  World w;
+  EXPECT_FALSE(w.store(0, 64));
+  w.barrier();
+  EXPECT_FALSE(w.load(1, 64));
+  EXPECT_FALSE(w.load(2, 64));
+  SyncClock only_two;
+  w.clocks.release(2, &only_two);
+  w.clocks.acquire(0, only_two);
+  const std::optional<Hazard> hazard = w.store(0, 64);
+  ASSERT_TRUE(hazard);
+  EXPECT_EQ(hazard->first.warp, 1);
+  EXPECT_FALSE(hazard->first.write);
+}
+
+TEST(Shadow, BytesOfOneWordAreDifferentPlaces) {
+  World w;
+  EXPECT_FALSE(w.store(0, 64, 1));
+  EXPECT_FALSE(w.store(1, 65, 1));
+  EXPECT_TRUE(w.store(2, 65, 1));
+}
+
+TEST(Shadow, AtomicsDoNotRaceAmongThemselvesButWithPlainStores) {
+  World w;
+  const auto strong = [&](uint32_t warp) {
+    return w.shared.write(w.clocks.own_access(warp, AccessKind::kStrong, 1), 128, 4);
+  };
+  EXPECT_FALSE(strong(0));
+  EXPECT_FALSE(strong(1));
+  EXPECT_TRUE(w.load(2, 128));
+}
+
+TEST(Shadow, TheAsyncProxyNeedsAFenceByTheWriter) {
+  for (const bool fence : {false, true}) {
+    World w;
+    EXPECT_FALSE(w.store(0, 256, 16));
+    if (fence) w.clocks.fence_proxy_async(0);
+    w.barrier();
+    if (!fence) w.clocks.fence_proxy_async(1);  // of the issuer: not enough by default
+    const AsyncWork copy = w.clocks.issue(1, AccessKind::kBulk, 77);
+    const std::optional<Hazard> hazard = w.shared.read(OrderClocks::actor_of(copy), 256, 16);
+    EXPECT_EQ(hazard.has_value(), !fence);
+    if (hazard) {
+      EXPECT_EQ(hazard->kind, HazardKind::kMissingProxyFence);
+    }
+  }
+}
+
+TEST(Shadow, TheFenceOfTheIssuerCountsWhenTheRulesSaySo) {
+  OrderRules rules;
+  rules.writer_must_fence = false;
+  World w(rules);
+  EXPECT_FALSE(w.store(0, 256, 16));
+  w.barrier();
+  w.clocks.fence_proxy_async(1);
+  const AsyncWork copy = w.clocks.issue(1, AccessKind::kWgmma, 77);
+  EXPECT_FALSE(w.shared.read(OrderClocks::actor_of(copy), 256, 16));
+}
+
+TEST(Shadow, AFenceBeforeTheWriteDoesNotHelp) {
+  World w;
+  w.clocks.fence_proxy_async(0);
+  EXPECT_FALSE(w.store(0, 256, 16));
+  const AsyncWork copy = w.clocks.issue(0, AccessKind::kBulk, 77);
+  EXPECT_TRUE(w.shared.read(OrderClocks::actor_of(copy), 256, 16));
+}
+
+TEST(Shadow, AsyncDataMustNotBeReadBeforeTheBarrier) {
+  World w;
+  const AsyncWork load = w.clocks.issue(0, AccessKind::kBulk, 5);
+  SyncClock barrier;
+  EXPECT_FALSE(w.shared.write(OrderClocks::actor_of(load), 512, 64));
+  const std::optional<Hazard> hazard = w.load(1, 512);
+  ASSERT_TRUE(hazard);
+  EXPECT_EQ(hazard->kind, HazardKind::kNotComplete);
+  w.clocks.publish(load.actor.epoch, &barrier);
+  w.clocks.acquire(1, barrier);
+  EXPECT_FALSE(w.load(1, 512 + 4));
+}
+
+TEST(Shadow, CompletionOfOneCopySaysNothingOfAnother) {
+  World w;
+  const AsyncWork first = w.clocks.issue(0, AccessKind::kBulk, 5);
+  const AsyncWork second = w.clocks.issue(0, AccessKind::kBulk, 6);
+  EXPECT_FALSE(w.shared.write(OrderClocks::actor_of(first), 512, 64));
+  EXPECT_FALSE(w.shared.write(OrderClocks::actor_of(second), 1024, 64));
+  SyncClock barrier;
+  w.clocks.publish(second.actor.epoch, &barrier);
+  w.clocks.acquire(1, barrier);
+  EXPECT_FALSE(w.load(1, 1024));
+  EXPECT_TRUE(w.load(1, 512));
+}
+
+TEST(Shadow, AStageIsRefilledOnlyAfterItsReaders) {
+  for (const bool wait : {false, true}) {
+    World w;
+    EXPECT_FALSE(w.load(1, 512));
+    SyncClock empty;
+    w.clocks.release(1, &empty);
+    if (wait) w.clocks.acquire(0, empty);
+    const AsyncWork refill = w.clocks.issue(0, AccessKind::kBulk, 5);
+    EXPECT_EQ(w.shared.write(OrderClocks::actor_of(refill), 512, 64).has_value(), !wait);
+  }
+}
+
+TEST(Shadow, AStoreOfStagingMustWaitForItsReads) {
+  for (const bool wait : {false, true}) {
+    World w;
+    EXPECT_FALSE(w.store(0, 512, 16));
+    w.clocks.fence_proxy_async(0);
+    const AsyncWork out = w.clocks.issue(0, AccessKind::kBulk, 5);
+    EXPECT_FALSE(w.shared.read(OrderClocks::actor_of(out), 512, 16));
+    if (wait) w.clocks.observe(0, out.actor.epoch);
+    EXPECT_EQ(w.store(0, 512, 16).has_value(), !wait);
+  }
+}
+
+TEST(Shadow, TensorLoadsAndStoresNeedTheirWaits) {
+  World w;
+  const AsyncWork store = w.clocks.issue(0, AccessKind::kTensorStore, 1);
+  EXPECT_FALSE(w.tensor.write(OrderClocks::actor_of(store), tensor_cell_address(3, 4), 4));
+  const AsyncWork early = w.clocks.issue(0, AccessKind::kTensorLoad, 2);
+  const std::optional<Hazard> hazard =
+      w.tensor.read(OrderClocks::actor_of(early), tensor_cell_address(3, 4), 4);
+  ASSERT_TRUE(hazard);
+  EXPECT_EQ(hazard->kind, HazardKind::kMissingWaitStore);
+  w.clocks.wait_tensor_store(0);
+  const AsyncWork late = w.clocks.issue(0, AccessKind::kTensorLoad, 3);
+  EXPECT_FALSE(w.tensor.read(OrderClocks::actor_of(late), tensor_cell_address(3, 4), 4));
+  // The columns are overwritten without wait::ld.
+  const AsyncWork mma = w.clocks.issue(0, AccessKind::kTensorMma, 4);
+  const std::optional<Hazard> overwrite =
+      w.tensor.write(OrderClocks::actor_of(mma), tensor_cell_address(3, 4), 4);
+  ASSERT_TRUE(overwrite);
+  EXPECT_EQ(overwrite->kind, HazardKind::kMissingWaitLoad);
+}
+
+TEST(Shadow, MmaResultsNeedACommitAndAWait) {
+  for (const bool wait : {false, true}) {
+    World w;
+    const AsyncWork mma = w.clocks.issue(0, AccessKind::kTensorMma, 1);
+    EXPECT_FALSE(w.tensor.write(OrderClocks::actor_of(mma), 0, 16));
+    SyncClock barrier;
+    w.clocks.publish(w.clocks.pipe_epoch(0), &barrier);
+    if (wait) w.clocks.acquire(1, barrier);
+    const AsyncWork load = w.clocks.issue(1, AccessKind::kTensorLoad, 2);
+    EXPECT_EQ(w.tensor.read(OrderClocks::actor_of(load), 0, 16).has_value(), !wait);
+  }
+}
+
+TEST(Shadow, OnePipeIsInOrderUnlessOnlyDocumentedPairsCount) {
+  for (const bool strict : {false, true}) {
+    OrderRules rules;
+    rules.documented_pipeline_only = strict;
+    World w(rules);
+    const AsyncWork copy = w.clocks.issue(0, AccessKind::kTensorCopy, 1);
+    EXPECT_FALSE(w.tensor.write(OrderClocks::actor_of(copy), 0, 16));
+    const AsyncWork mma = w.clocks.issue(0, AccessKind::kTensorMma, 2);
+    EXPECT_FALSE(w.tensor.read(OrderClocks::actor_of(mma), 0, 16));
+    const AsyncWork again = w.clocks.issue(0, AccessKind::kTensorCopy, 3);
+    EXPECT_EQ(w.tensor.write(OrderClocks::actor_of(again), 0, 16).has_value(), strict);
+  }
+}
+
+TEST(Shadow, TensorFencesAreNeededWhenTheRulesSaySo) {
+  OrderRules rules;
+  rules.tensor_fences = true;
+  for (int fences = 0; fences < 4; ++fences) {
+    World w(rules);
+    const AsyncWork store = w.clocks.issue(0, AccessKind::kTensorStore, 1);
+    EXPECT_FALSE(w.tensor.write(OrderClocks::actor_of(store), 0, 4));
+    w.clocks.wait_tensor_store(0);
+    if ((fences & 1) != 0) w.clocks.tensor_fence_before(0);
+    w.barrier();
+    if ((fences & 2) != 0) w.clocks.tensor_fence_after(1);
+    const AsyncWork mma = w.clocks.issue(1, AccessKind::kTensorMma, 2);
+    EXPECT_EQ(w.tensor.read(OrderClocks::actor_of(mma), 0, 4).has_value(), fences != 3) << fences;
+  }
+}
+
+TEST(Shadow, ForgottenRangesStartAfresh) {
+  World w;
+  EXPECT_FALSE(w.store(0, 64, 64));
+  w.shared.forget(64, 64);
+  EXPECT_FALSE(w.load(1, 64, 64));
+  w.shared.forget(1 << 20, 1 << 20);
+  w.shared.clear();
+  EXPECT_FALSE(w.store(2, 64));
+}
+
+TEST(Shadow, ClustersAreNotComparedWithEachOther) {
+  World w;
+  Shadow global(Shadow::Memory::kGlobal, kRules);
+  EXPECT_FALSE(global.write(w.clocks.own_access(0, AccessKind::kGeneric, 1), 4096, 4, 1));
+  EXPECT_FALSE(global.read(w.clocks.own_access(1, AccessKind::kGeneric, 2), 4096, 4, 2));
+}
+
+TEST(Shadow, DescribesBothParties) {
+  World w;
+  EXPECT_FALSE(w.store(0, 64));
+  const std::optional<Hazard> hazard = w.load(1, 64);
+  ASSERT_TRUE(hazard);
+  EXPECT_EQ(describe(*hazard),
+            "generic write of warp 0 (instruction 10) and generic read of warp 1 (instruction 21) "
+            "at 64: no barrier between them");
+}
+
+}  // namespace
+}  // namespace flamia::emulator::test
