@@ -63,7 +63,7 @@ if(FLAMIA_WERROR)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # GCC 12 reports these wrongly in optimized std::sort and std::vector code; they stay warnings.
     list(APPEND flamia_warning_flags -Wno-error=array-bounds -Wno-error=stringop-overflow
-                -Wno-error=stringop-overread -Wno-error=maybe-uninitialized)
+                -Wno-error=stringop-overread -Wno-error=maybe-uninitialized -Wno-error=restrict)
   endif()
 endif()
 

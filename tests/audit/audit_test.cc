@@ -268,7 +268,7 @@ TEST(Audit, SeesLeaksInTheFirstAndTheLastTile) {
     AuditOptions options = small({"causal_leak"});
     options.tokens = 512;
     options.gradients = false;
-    options.operand = "v";
+    options.operand.push_back('v');
     const AuditReport report = run(leaking, options);
     EXPECT_EQ(finding(report, "causal_leak", "o").outcome, AuditOutcome::kFailed) << token;
   }

@@ -1,0 +1,124 @@
+# The virtual GPU as programs see it: libcudart.so.13 and libcuda.so.1 in <build>/vgpu, the program
+# vgpu-run, and CUDA programs that run on it as tests. Included after tests.cmake.
+# The headers of CUDA 13 are needed to build, nothing of CUDA to run.
+
+get_filename_component(flamia_nvcc_folder "${FLAMIA_NVCC}" DIRECTORY)
+find_path(FLAMIA_CUDA_INCLUDE_DIR cuda_runtime_api.h HINTS "${flamia_nvcc_folder}/../include"
+          ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda PATH_SUFFIXES include)
+mark_as_advanced(FLAMIA_CUDA_INCLUDE_DIR)
+set(flamia_has_cudart OFF)
+if(FLAMIA_CUDA_INCLUDE_DIR)
+  set(flamia_has_cudart ON)
+endif()
+message(STATUS "flamia: virtual CUDA runtime ${flamia_has_cudart}")
+
+# The runtime half is no part of the emulator's library: its names would stand in for CUDA's in
+# every program that links that.
+function(flamia_remove_sources target pattern)
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources EXCLUDE REGEX "${pattern}")
+  set_property(TARGET ${target} PROPERTY SOURCES ${sources})
+endfunction()
+flamia_remove_sources(flamia_emulator "/src/emulator/cudart/")
+
+if(flamia_has_cudart)
+  file(GLOB flamia_cudart_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/emulator/cudart/*.cc")
+  list(FILTER flamia_cudart_sources EXCLUDE REGEX "/(emulator_executor|libcuda)\\.cc$")
+  add_library(flamia_cudart_objects OBJECT ${flamia_cudart_sources})
+  flamia_add_flags(flamia_cudart_objects STRICT)
+  if("undefined" IN_LIST FLAMIA_SANITIZE)
+    # Programs may pass any number as an enumerator; the calls check them, the sanitizer must not.
+    target_compile_options(flamia_cudart_objects PRIVATE -fno-sanitize=enum)
+  endif()
+  target_include_directories(flamia_cudart_objects SYSTEM PUBLIC "${FLAMIA_CUDA_INCLUDE_DIR}")
+  target_link_libraries(flamia_cudart_objects PUBLIC flamia_emulator)
+
+  set(flamia_vgpu_folder "${PROJECT_BINARY_DIR}/vgpu")
+  set(flamia_cudart_map "${PROJECT_SOURCE_DIR}/src/emulator/cudart/libcudart.map")
+  add_library(flamia_cudart SHARED
+              $<TARGET_OBJECTS:flamia_cudart_objects>
+              "${PROJECT_SOURCE_DIR}/src/emulator/cudart/emulator_executor.cc")
+  flamia_add_flags(flamia_cudart STRICT)
+  target_link_libraries(flamia_cudart PRIVATE flamia_emulator)
+  target_include_directories(flamia_cudart SYSTEM PRIVATE "${FLAMIA_CUDA_INCLUDE_DIR}")
+  target_link_options(flamia_cudart PRIVATE "LINKER:--version-script=${flamia_cudart_map}")
+  if(NOT FLAMIA_SANITIZE)
+    target_link_options(flamia_cudart PRIVATE LINKER:--no-undefined)
+  endif()
+  set_target_properties(flamia_cudart PROPERTIES OUTPUT_NAME cudart SUFFIX ".so.13"
+                                                 LIBRARY_OUTPUT_DIRECTORY "${flamia_vgpu_folder}"
+                                                 LINK_DEPENDS "${flamia_cudart_map}")
+
+  add_library(flamia_cuda_driver SHARED "${PROJECT_SOURCE_DIR}/src/emulator/cudart/libcuda.cc")
+  flamia_add_flags(flamia_cuda_driver STRICT)
+  target_link_options(flamia_cuda_driver PRIVATE LINKER:--no-as-needed)
+  target_link_libraries(flamia_cuda_driver PRIVATE flamia_cudart)
+  set_target_properties(flamia_cuda_driver PROPERTIES
+                        OUTPUT_NAME cuda SUFFIX ".so.1" BUILD_RPATH "$ORIGIN"
+                        INSTALL_RPATH "$ORIGIN" BUILD_RPATH_USE_ORIGIN ON
+                        LIBRARY_OUTPUT_DIRECTORY "${flamia_vgpu_folder}")
+endif()
+
+if(flamia_has_cudart AND FLAMIA_BUILD_TOOLS)
+  file(GLOB flamia_vgpu_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tools/vgpu/*.cc")
+  add_executable(flamia_vgpu_run ${flamia_vgpu_sources})
+  flamia_add_flags(flamia_vgpu_run STRICT)
+  target_include_directories(flamia_vgpu_run PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(flamia_vgpu_run PRIVATE CLI11::CLI11)
+  add_dependencies(flamia_vgpu_run flamia_cudart flamia_cuda_driver)
+  set_target_properties(flamia_vgpu_run PROPERTIES OUTPUT_NAME vgpu-run RUNTIME_OUTPUT_DIRECTORY
+                                                   "${PROJECT_BINARY_DIR}")
+endif()
+
+if(TARGET test_emulator)
+  if(flamia_has_cudart)
+    target_link_libraries(test_emulator PRIVATE flamia_cudart_objects)
+    target_sources(test_emulator PRIVATE $<TARGET_OBJECTS:flamia_cudart_objects>)
+  else()
+    flamia_remove_sources(test_emulator "/emulator/cudart_[a-z_]*_test\\.cc$")
+  endif()
+endif()
+
+# Unmodified CUDA programs, built by nvcc and run by vgpu-run. Each prints "passed" at its end.
+option(FLAMIA_VGPU_PROGRAMS "Build CUDA programs and run them on the virtual GPU" ON)
+if(FLAMIA_BUILD_TESTS AND FLAMIA_VGPU_PROGRAMS AND FLAMIA_HAS_CUDA AND TARGET flamia_vgpu_run
+   AND NOT FLAMIA_SANITIZE)
+  set(flamia_programs_folder "${PROJECT_SOURCE_DIR}/tests/cuda/cudart_programs")
+  file(GLOB flamia_vgpu_programs CONFIGURE_DEPENDS "${flamia_programs_folder}/*.cu")
+  set(flamia_vgpu_binaries "")
+  file(MAKE_DIRECTORY "${flamia_vgpu_folder}/programs")
+  foreach(source IN LISTS flamia_vgpu_programs)
+    get_filename_component(name "${source}" NAME_WE)
+    set(binary "${flamia_vgpu_folder}/programs/${name}")
+    add_custom_command(
+      OUTPUT "${binary}"
+      COMMAND "${FLAMIA_NVCC}" -std=c++20 -cudart shared
+              -gencode arch=compute_90a,code=compute_90a -o "${binary}" "${source}" -lcuda
+      DEPENDS "${source}" "${flamia_programs_folder}/check.h" VERBATIM)
+    list(APPEND flamia_vgpu_binaries "${binary}")
+    foreach(adversary IN ITEMS late early random)
+      set(test "vgpu/${name}.${adversary}")
+      add_test(NAME ${test} COMMAND flamia_vgpu_run --adversary ${adversary} --seed 1 "${binary}")
+      set_tests_properties(${test} PROPERTIES LABELS "cpu;vgpu" TIMEOUT 300
+                                              PASS_REGULAR_EXPRESSION "passed")
+    endforeach()
+  endforeach()
+
+  # A program with a static runtime does not reach the virtual GPU; vgpu-run says so.
+  set(binary "${flamia_vgpu_folder}/programs/static_runtime")
+  add_custom_command(
+    OUTPUT "${binary}"
+    COMMAND "${FLAMIA_NVCC}" -std=c++20 -cudart static
+            -gencode arch=compute_90a,code=compute_90a -o "${binary}"
+            "${flamia_programs_folder}/symbols.cu"
+    DEPENDS "${flamia_programs_folder}/symbols.cu" "${flamia_programs_folder}/check.h" VERBATIM)
+  list(APPEND flamia_vgpu_binaries "${binary}")
+  add_test(NAME vgpu/run.warns_of_static_runtime COMMAND flamia_vgpu_run "${binary}")
+  set_tests_properties(vgpu/run.warns_of_static_runtime PROPERTIES LABELS "cpu;vgpu"
+                       PASS_REGULAR_EXPRESSION "has device code but a static CUDA runtime")
+  add_test(NAME vgpu/run.refuses_unknown_chips
+           COMMAND flamia_vgpu_run --chip h100 "${binary}")
+  set_tests_properties(vgpu/run.refuses_unknown_chips PROPERTIES LABELS "cpu;vgpu"
+                       PASS_REGULAR_EXPRESSION "vgpu-run: --chip: h100 not in")
+  add_custom_target(flamia_vgpu_test_programs ALL DEPENDS ${flamia_vgpu_binaries})
+endif()
