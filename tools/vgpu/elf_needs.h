@@ -8,10 +8,10 @@
 namespace flamia::tools {
 
 struct ElfNeeds {
-  bool is_elf = false;               ///< 64-bit little-endian ELF with a dynamic section
-  std::vector<std::string> needed;   ///< DT_NEEDED
-  bool has_rpath = false;            ///< DT_RPATH, which wins over LD_LIBRARY_PATH
-  bool has_device_code = false;      ///< a section .nv_fatbin
+  bool is_elf = false;              ///< 64-bit little-endian ELF with a dynamic section
+  std::vector<std::string> needed;  ///< DT_NEEDED
+  bool has_rpath = false;           ///< DT_RPATH, which wins over LD_LIBRARY_PATH
+  bool has_device_code = false;     ///< a section .nv_fatbin
 };
 
 /// Reads a file; damaged or foreign files are not ELF.

@@ -66,9 +66,7 @@ std::string find_program(const std::string& name) {
   return "";
 }
 
-void set_variable(const char* name, const std::string& value) {
-  setenv(name, value.c_str(), 1);
-}
+void set_variable(const char* name, const std::string& value) { setenv(name, value.c_str(), 1); }
 
 void set_environment(const RunOptions& options, const std::string& libraries) {
   const char* old = std::getenv("LD_LIBRARY_PATH");

@@ -1,0 +1,26 @@
+// The configuration of the virtual GPU, read from its own environment variables.
+// Depends on: emulator.h for the options. Used by: runtime.cc, once per process; vgpu-run sets
+// them. FLAMIA_VGPU_CHIP h200 | b200 | b300         FLAMIA_VGPU_SEED      0 to 2^64 - 1
+// FLAMIA_VGPU_ADVERSARY late | early | random FLAMIA_VGPU_NUMERICS  hw | exact
+// FLAMIA_VGPU_STATS path of a JSON file       FLAMIA_VGPU_SMS       1 to the chip's
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "emulator/emulator.h"
+
+namespace flamia::emulator::cudart {
+
+struct Settings {
+  MachineOptions machine;
+  std::string stats_path;  ///< empty: no statistics
+};
+
+/// Reads one variable: its value, or null if it is not set.
+using ReadVariable = std::function<const char*(const char* name)>;
+
+/// kInvalidArgument names the variable, its rule and its value.
+Status read_settings(const ReadVariable& read, Settings* settings);
+
+}  // namespace flamia::emulator::cudart

@@ -1,0 +1,18 @@
+// Finding mbarriers by address, shared by the instructions and the asynchronous engines.
+// Depends on: memory_access.h, order.h. Used by: mbarrier, copy, bulk and tensor instructions.
+#pragma once
+
+#include <cstdint>
+
+#include "emulator/execution/memory_access.h"
+#include "emulator/execution/order.h"
+
+namespace flamia::emulator::execution {
+
+/// The CTA whose barrier the address names, and the barrier's offset there; throws on faults.
+Cta& barrier_owner(Warp& warp, uint32_t lane, Space space, uint64_t address, uint32_t* offset);
+
+/// The warp's earlier steps are ordered before whoever sees the open phase complete.
+void release_into(Warp& warp, Cta& owner, uint32_t offset);
+
+}  // namespace flamia::emulator::execution

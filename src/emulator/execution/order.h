@@ -1,0 +1,32 @@
+// Hazards: reports every access and synchronization to the clocks and the shadow of a cluster.
+// Depends on: machine/order_clocks.h, machine/shadow.h. Used by: all families that touch memory or
+// synchronize. Without hazard checking (no clocks) every function does nothing.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "emulator/execution/state.h"
+
+namespace flamia::emulator::execution {
+
+/// Identifies an instruction in actors and hazards.
+constexpr uint32_t instruction_key(const Code& code, const Step& step) {
+  return code.index << 20 | (step.instruction & 0xfffffu);
+}
+
+/// Records [address, address + bytes) of shared memory (rank << 24 | offset); throws on a hazard.
+void note_shared(Cluster& cluster, const Actor& actor, uint64_t address, uint64_t bytes,
+                 bool write);
+/// The same for 32-bit cells of the tensor memory of a CTA.
+void note_tensor(Cta& cta, const Actor& actor, uint32_t lane, uint32_t column, uint32_t columns,
+                 bool write);
+/// The warp's own access by the current instruction.
+Actor own_actor(Warp& warp, const Step& step, AccessKind kind);
+
+inline OrderClocks* clocks_of(Warp& warp) { return warp.cta->cluster->clocks.get(); }
+
+/// "line 12: st.shared.u32 [%r1], %r2;"
+std::string instruction_text(const Grid& grid, uint32_t key);
+
+}  // namespace flamia::emulator::execution
