@@ -91,7 +91,7 @@ void refuse_options_of_offender(const CLI::App& command) {
     const std::string group = option->get_group();
     const std::string name = option->get_name();
     if (option->count() == 0 || (group != "Call" && group != "Numbers")) continue;
-    if (name == "--mask" || name == "--forward-only") continue;
+    if (name == "--mask" || name == "--forward-only" || name == "--threads") continue;
     refuse_option(name + " must not go with --offender (its scheme is fixed)");
   }
 }
