@@ -71,9 +71,9 @@ void add_probe_options(CLI::App& app, AuditArguments* arguments) {
 
 /// The options given, but for those that every finding adds itself.
 std::string command_line(const CLI::App& command) {
-  static constexpr const char* kOwn[] = {"--probe",    "--tokens",  "--heads", "--kv-heads",
-                                         "--head-dim", "--seed",    "--at",    "--operand",
-                                         "--factor",   "--context", "--json",  "--help"};
+  static constexpr const char* kOwn[] = {
+      "--probe",   "--tokens", "--heads",   "--kv-heads", "--head-dim", "--seed",   "--at",
+      "--operand", "--factor", "--context", "--json",     "--help",     "--threads"};
   std::string line = "flamia audit";
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
