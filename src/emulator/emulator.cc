@@ -3,6 +3,7 @@
 #include "emulator/emulator.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <new>
 #include <unordered_map>
@@ -10,6 +11,7 @@
 
 #include "base/message.h"
 #include "emulator/execution/scheduler.h"
+#include "emulator/execution/trace.h"
 #include "emulator/ptx/parser.h"
 
 namespace flamia::emulator {
@@ -47,13 +49,18 @@ uint64_t parameter_bytes(const ptx::Function& function) { return function.parame
 struct Emulator::State {
   explicit State(const MachineOptions& given)
       : options(given), memory(kArenaBytes, chip_memory(given.chip)) {}
+  ~State() {
+    if (trace_file != nullptr && trace_file != stderr) std::fclose(trace_file);
+  }
 
   MachineOptions options;
   GlobalMemory memory;
   uint64_t launches = 0;
+  std::FILE* trace_file = nullptr;
   std::unordered_map<const LoadedModule*, std::unique_ptr<execution::Program>> programs;
 
   Status place(LoadedModule* module);
+  Status open_trace();
   void initialize(LoadedModule* module);
   uint64_t relocated(const LoadedModule& module, const ptx::Relocation& relocation) const;
 };
@@ -119,6 +126,17 @@ void Emulator::State::initialize(LoadedModule* module) {
     }
     if (!constant) memory.mark(address, variable.bytes, true);
   }
+}
+
+Status Emulator::State::open_trace() {
+  if (trace_file != nullptr || options.trace.path.empty()) return {};
+  trace_file = options.trace.path == "-" ? stderr : std::fopen(options.trace.path.c_str(), "w");
+  if (trace_file == nullptr) {
+    return invalid(concat(
+        "trace: ", refusal("the path", "name a file that can be written", options.trace.path)));
+  }
+  std::setvbuf(trace_file, nullptr, _IOLBF, 0);  // readable while the program hangs
+  return {};
 }
 
 Emulator::Emulator(const MachineOptions& options) : state_(std::make_unique<State>(options)) {}
@@ -217,6 +235,7 @@ Status Emulator::check(const GridRequest& request) const {
 
 Status Emulator::run(const GridRequest& request, GridReport* report) {
   Status status = check(request);
+  if (status.ok()) status = state_->open_trace();
   if (!status.ok()) return status;
   *report = {};
   execution::Grid grid;
@@ -228,7 +247,11 @@ Status Emulator::run(const GridRequest& request, GridReport* report) {
   grid.parameters.resize(static_cast<uint32_t>(request.parameters.size()), true);
   std::copy(request.parameters.begin(), request.parameters.end(), grid.parameters.data());
   grid.report = report;
-  grid.random_state = state_->options.seed * 0x2545f4914f6cdd1du + state_->launches++;
+  const uint64_t launch = state_->launches++;
+  grid.random_state = state_->options.seed * 0x2545f4914f6cdd1du + launch;
+  const std::unique_ptr<execution::Tracer> tracer =
+      execution::Tracer::make(state_->options.trace, grid.entry->name, launch, state_->trace_file);
+  grid.tracer = tracer.get();
   grid.cluster_dim = request.cluster;
   grid.clusters = {request.grid.x / request.cluster.x, request.grid.y / request.cluster.y,
                    request.grid.z / request.cluster.z};

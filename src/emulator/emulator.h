@@ -20,6 +20,19 @@ enum class Chip : uint8_t { kH200, kB200, kB300 };
 enum class Adversary : uint8_t { kLate, kEarly, kRandom };
 enum class Numerics : uint8_t { kHardware, kExact };
 
+/// Which executed instructions are written as text.
+struct TraceOptions {
+  std::string path;    ///< empty: no trace; "-": standard error
+  std::string kernel;  ///< part of the name; empty: all
+  bool has_launch = false, has_cta = false, has_warp = false;
+  uint64_t launch = 0;  ///< number of the grid, from 0
+  ptx::Dim3 cta;
+  uint32_t warp = 0;
+  uint32_t lane = 0;  ///< whose values are shown; the first active one where it is not active
+  uint32_t first_line = 0, last_line = UINT32_MAX;  ///< of the PTX
+  uint64_t skip = 0, count = 1000;                  ///< of what the other rules leave
+};
+
 /// How grids run. From the environment of the virtual GPU's own (FLAMIA_VGPU_*), or vgpu-run.
 struct MachineOptions {
   Chip chip = Chip::kH200;
@@ -30,6 +43,7 @@ struct MachineOptions {
   uint64_t watchdog_steps = 0;  ///< warp instructions of one grid before it is stopped; 0: none
   bool check_uninitialized = true;
   bool check_hazards = true;
+  TraceOptions trace;
 };
 
 /// A module whose variables have addresses: globals and constants are placed and initialized.

@@ -7,6 +7,7 @@
 
 #include "base/message.h"
 #include "emulator/cudart/chip.h"
+#include "emulator/cudart/trace_settings.h"
 
 namespace flamia::emulator::cudart {
 namespace {
@@ -71,9 +72,15 @@ Status read_settings(const ReadVariable& read, Settings* settings) {
   status =
       read_number<uint32_t>(read, "FLAMIA_VGPU_SMS", 1, chip_facts(machine.chip).sms, &machine.sms);
   if (!status.ok()) return status;
+  status =
+      read_number<uint64_t>(read, "FLAMIA_VGPU_WATCHDOG", 0, UINT64_MAX, &machine.watchdog_steps);
+  if (!status.ok()) return status;
   const char* path = read("FLAMIA_VGPU_STATS");
   if (path != nullptr) settings->stats_path = path;
-  return {};
+  const char* trace = read("FLAMIA_VGPU_TRACE");
+  if (trace != nullptr) machine.trace.path = trace;
+  const char* window = read("FLAMIA_VGPU_TRACE_WINDOW");
+  return window != nullptr ? read_trace_window(window, &machine.trace) : Status();
 }
 
 }  // namespace flamia::emulator::cudart

@@ -3,6 +3,8 @@
 // them. FLAMIA_VGPU_CHIP h200 | b200 | b300         FLAMIA_VGPU_SEED      0 to 2^64 - 1
 // FLAMIA_VGPU_ADVERSARY late | early | random FLAMIA_VGPU_NUMERICS  hw | exact
 // FLAMIA_VGPU_STATS path of a JSON file       FLAMIA_VGPU_SMS       1 to the chip's
+// FLAMIA_VGPU_TRACE path, - for standard error  FLAMIA_VGPU_TRACE_WINDOW see trace_settings.h
+// FLAMIA_VGPU_WATCHDOG warp instructions of one grid before it is stopped, 0 for no limit
 #pragma once
 
 #include <functional>

@@ -7,6 +7,7 @@
 
 #include "base/message.h"
 #include "emulator/execution/order.h"
+#include "emulator/execution/trace.h"
 #include "emulator/ptx/text.h"
 
 namespace flamia::emulator::execution {
@@ -78,6 +79,7 @@ bool Scheduler::run_round() {
 void Scheduler::finish_job(size_t index) {
   job_ = std::move(grid_.jobs[index]);
   grid_.jobs.erase(grid_.jobs.begin() + static_cast<std::ptrdiff_t>(index));
+  if (grid_.tracer != nullptr) grid_.tracer->completes(grid_, *job_);
   job_->complete(grid_);
   job_ = nullptr;
   ++grid_.activity;

@@ -31,6 +31,7 @@ inline constexpr uint32_t kNamedBarriers = 16;
 struct Cta;
 struct Cluster;
 struct Grid;
+class Tracer;
 
 /// Why a group does not go on; what `a` and `b` mean is up to the instruction.
 struct Wait {
@@ -225,6 +226,7 @@ struct Grid {
   GlobalMemory* memory = nullptr;
   ByteBank parameters;
   GridReport* report = nullptr;
+  Tracer* tracer = nullptr;  ///< null: no trace
   uint64_t random_state = 0;
   ptx::Dim3 clusters;  ///< of the grid
   ptx::Dim3 cluster_dim;

@@ -5,6 +5,7 @@
 
 #include "base/message.h"
 #include "emulator/execution/scheduler.h"
+#include "emulator/execution/trace.h"
 
 namespace flamia::emulator::execution {
 namespace {
@@ -102,6 +103,7 @@ void check_convergence(Warp& warp) {
 
 uint32_t run_warp(Warp& warp, uint32_t budget) {
   GridReport& report = *warp.grid().report;
+  Tracer* const tracer = warp.grid().tracer;
   uint32_t done = 0, until = 0;
   bool moved = true;
   for (Group& group : warp.groups) group.blocked = false;
@@ -120,6 +122,7 @@ uint32_t run_warp(Warp& warp, uint32_t budget) {
       if (step.blocking && !prepare(warp, step, active)) {
         outcome = Outcome::kBlocked;
       } else {
+        if (tracer != nullptr) tracer->before(warp, step, active);
         outcome = step.run(warp, step, active);
       }
     }
@@ -127,6 +130,7 @@ uint32_t run_warp(Warp& warp, uint32_t budget) {
       warp.group().blocked = moved = true;
       continue;
     }
+    if (tracer != nullptr && active != 0) tracer->after(warp, step, active, outcome);
     ++done;
     report.lane_instructions += static_cast<uint32_t>(std::popcount(active));
     if (outcome == Outcome::kJump) {
