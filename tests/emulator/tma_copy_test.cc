@@ -236,13 +236,18 @@ TEST(TileStore, WritesBackWhatLoadReadAndClipsTheRest) {
     TensorMap to = from;
     to.address = target.address;
     const std::vector<uint8_t> before(target.data(), target.data() + 4096);
-    const int32_t at[2] = {-16, 24};
+    const int32_t at[2] = {16, 24}, before_first[2] = {-16, 0}, before_row[2] = {0, -1};
     CopyResult result;
     ASSERT_TRUE(tile_load(from, at, w.global, w.side(2048), &result).ok());
+    // As an H200: only loads may begin before the tensor.
+    for (const int32_t* const early : {before_first, before_row}) {
+      EXPECT_EQ(tile_store(to, early, &target.global, w.side(2048), &result).kind,
+                FaultKind::kBadOperand);
+    }
     ASSERT_TRUE(tile_store(to, at, &target.global, w.side(2048), &result).ok());
     for (uint32_t row = 0; row < 32; ++row) {
       for (uint32_t x = 0; x < 128; ++x) {
-        const bool inside = row >= 24 && x < 112;
+        const bool inside = row >= 24 && x >= 16;
         ASSERT_EQ(target.data()[row * 128 + x],
                   inside ? w.data()[row * 128 + x] : before[row * 128 + x]);
       }

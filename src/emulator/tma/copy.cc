@@ -277,6 +277,17 @@ Fault check_gather(const TensorMap& map) {
   return {};
 }
 
+/// An H200 stops at a store or reduction that begins before the tensor in any dimension.
+Fault check_store_start(const TensorMap& map, const int32_t* coordinates) {
+  for (uint32_t i = 0; i < map.rank; ++i) {
+    if (coordinates[i] >= 0) continue;
+    return make_fault(FaultKind::kBadOperand,
+                      concat("tensor store: coordinate ", i, " must not be negative; got ",
+                             coordinates[i], " (only loads may begin before the tensor)"));
+  }
+  return {};
+}
+
 Fault check_store_type(const TensorMap& map) {
   if (map.type == MapType::kU4Align16) {
     return make_fault(FaultKind::kBadOperand,
@@ -304,6 +315,7 @@ Fault tile_load(const TensorMap& map, const int32_t* coordinates, const GlobalMe
 Fault tile_store(const TensorMap& map, const int32_t* coordinates, GlobalMemory* global,
                  const SharedSide& from, CopyResult* result) {
   Fault fault = check_tile(map, coordinates[0]);
+  if (fault.ok()) fault = check_store_start(map, coordinates);
   if (fault.ok()) fault = check_store_type(map);
   if (fault.ok()) fault = check_shared(from, footprint(map, 1), kTileAlignment);
   if (!fault.ok()) return fault;
@@ -313,6 +325,7 @@ Fault tile_store(const TensorMap& map, const int32_t* coordinates, GlobalMemory*
 Fault tile_reduce(const TensorMap& map, const int32_t* coordinates, ReduceOp op,
                   GlobalMemory* global, const SharedSide& from, CopyResult* result) {
   Fault fault = check_tile(map, coordinates[0]);
+  if (fault.ok()) fault = check_store_start(map, coordinates);
   if (fault.ok()) fault = check_reduce(op, map.type);
   if (fault.ok()) fault = check_shared(from, footprint(map, 1), kTileAlignment);
   if (!fault.ok()) return fault;

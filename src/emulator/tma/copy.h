@@ -35,7 +35,8 @@ struct SharedSide {
 enum class ReduceOp : uint8_t { kAdd, kMin, kMax, kInc, kDec, kAnd, kOr, kXor };
 
 /// Tile mode. coordinates: innermost first, in elements, any sign. Faults: alignment of shared
-/// memory (128 bytes) and of the innermost coordinate (16 bytes), memory bounds, damaged maps.
+/// memory (128 bytes) and of the innermost coordinate (16 bytes), memory bounds, damaged maps; of
+/// stores and reductions, negative coordinates.
 Fault tile_load(const TensorMap& map, const int32_t* coordinates, const GlobalMemory& global,
                 const SharedSide& to, CopyResult* result);
 Fault tile_store(const TensorMap& map, const int32_t* coordinates, GlobalMemory* global,
