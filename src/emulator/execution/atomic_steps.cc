@@ -143,7 +143,7 @@ Outcome atomic_lanes(Warp& warp, const Step& step, uint32_t active) {
   const uint32_t bytes = d.element_bytes * d.count;
   LaneAccess access;
   locate_lanes(warp, d.space, addresses, active, bytes, bytes, &access);
-  if (d.op != AtomicOp::kExchange) before_read(warp, step, access, {true, false, false});
+  if (d.op != AtomicOp::kExchange) before_read(warp, step, access, {true, false, false, d.returns});
   before_write(warp, step, access, d.order);
   each_lane(active, [&](uint32_t i) {
     uint8_t* data = access.at[i].data;
