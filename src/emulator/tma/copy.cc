@@ -37,11 +37,10 @@ void fill_pattern(const TensorMap& map, uint8_t out[kPiece]) {
 }
 
 /// What a load makes of a word of the tf32 types: rounded to 10 fraction bits, ties to even, one
-/// NaN (H200). That kTF32Ftz flushes subnormals follows its name only.
-uint32_t round_tf32(uint32_t bits, bool flush) {
+/// NaN. An H200 does the same for kTF32Ftz: it flushes nothing.
+uint32_t round_tf32(uint32_t bits) {
   constexpr uint32_t kTf32Nan = 0x7fffe000u;
   if (is_nan(bits_float(bits))) return kTf32Nan;
-  if (flush && (bits & kFloatInfinityBits) == 0) return bits & kFloatSignBit;
   return (bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu;
 }
 
@@ -111,6 +110,16 @@ Inside inside_of(const TensorMap& map, int32_t start) {
   return {static_cast<uint32_t>(first), static_cast<uint32_t>(last)};
 }
 
+/// The part of a row that a store or reduction changes: an H200 clips whole units of 16 bytes, so
+/// that it writes beyond a row whose end is no multiple of them.
+Inside written_part(const TensorMap& map, int32_t start) {
+  Inside part = inside_of(map, start);
+  if (part.first == part.last || padded_type(map.type)) return part;
+  const uint32_t unit = kPiece * 8 / map_element_bits(map.type);
+  part.last = std::min((part.last + unit - 1) / unit * unit, map.box[0]);
+  return part;
+}
+
 /// Moves one row between its pieces in shared memory and a linear buffer. row_offset: of the row in
 /// the unswizzled box.
 template <typename Move>
@@ -165,7 +174,7 @@ Fault load_row(const TensorMap& map, int32_t start, bool inside, uint64_t addres
     for (uint32_t i = 0; i < bytes; i += 4) {
       uint32_t word = 0;
       std::memcpy(&word, data->data() + skip + i, 4);
-      word = round_tf32(word, map.type == MapType::kTF32Ftz);
+      word = round_tf32(word);
       std::memcpy(data->data() + skip + i, &word, 4);
     }
   }
@@ -214,7 +223,7 @@ Fault store_rows(const TensorMap& map, const int32_t* coordinates, const ReduceO
   const uint32_t row_bytes = map_shared_bytes(map.type, map.box[0]);
   const uint32_t pitch = map_row_pitch(map);
   const uint32_t useful = payload(map.type);
-  const Inside part = inside_of(map, coordinates[0]);
+  const Inside part = written_part(map, coordinates[0]);
   std::vector<uint8_t> data(row_bytes), written(row_bytes);
   return for_each_row(map, coordinates, [&](uint32_t row, bool inside, uint64_t address) -> Fault {
     Fault bounds;

@@ -3,6 +3,7 @@
 #include "emulator/tma/reduce.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "base/bits.h"
@@ -80,7 +81,7 @@ bool reduce_exists(ReduceOp op, MapType type) {
     case ReduceOp::kAnd:
     case ReduceOp::kOr:
     case ReduceOp::kXor:
-      return integer;
+      return integer && type != MapType::kS64;
   }
   return false;
 }
@@ -114,8 +115,10 @@ void reduce_element(ReduceOp op, MapType type, bool flush, const uint8_t* source
       double a = 0, b = 0;
       std::memcpy(&a, target, 8);
       std::memcpy(&b, source, 8);
-      a += b;
-      std::memcpy(target, &a, 8);
+      // An H200 keeps a NaN as it is, that of the source first.
+      if (std::isnan(a) && !std::isnan(b)) return;
+      const double value = std::isnan(b) ? b : a + b;
+      std::memcpy(target, &value, 8);
       return;
     }
     case MapType::kS32:
