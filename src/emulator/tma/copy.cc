@@ -254,7 +254,7 @@ Fault store_rows(const TensorMap& map, const int32_t* coordinates, const ReduceO
     uint8_t* target = reinterpret_cast<uint8_t*>(to);
     const uint32_t skip = global_bytes(map, part.first);
     if (op != nullptr) {
-      const bool flush = map.type == MapType::kF32Ftz;
+      const bool flush = map.type == MapType::kF32Ftz || map.type == MapType::kTF32Ftz;
       const uint32_t size = map_element_bits(map.type) / 8;
       for (uint32_t i = 0; i < bytes; i += size) {
         reduce_element(*op, map.type, flush, data.data() + skip + i, target + i);

@@ -71,7 +71,8 @@ bool reduce_exists(ReduceOp op, MapType type) {
   switch (op) {
     case ReduceOp::kAdd:
       return (integer && type != MapType::kS64) || is_16bit_float(type) || type == MapType::kF32 ||
-             type == MapType::kF32Ftz || type == MapType::kF64;
+             type == MapType::kF32Ftz || type == MapType::kTF32 || type == MapType::kTF32Ftz ||
+             type == MapType::kF64;
     case ReduceOp::kMin:
     case ReduceOp::kMax:
       return integer || is_16bit_float(type);
@@ -102,7 +103,9 @@ void reduce_element(ReduceOp op, MapType type, bool flush, const uint8_t* source
       return;
     }
     case MapType::kF32:
-    case MapType::kF32Ftz: {
+    case MapType::kF32Ftz:
+    case MapType::kTF32:
+    case MapType::kTF32Ftz: {
       float a = 0, b = 0;
       std::memcpy(&a, target, 4);
       std::memcpy(&b, source, 4);

@@ -85,14 +85,15 @@ class TmaDraw {
   uint64_t seed_ = 0, drawn_ = 0;
 };
 
-/// %r1 to %r5: coordinates; %r6: bytes; %d9: the first map.
+/// %r1 to %r5: coordinates; %r6: bytes; %r7: of the box behind kTmaPlace; %d9: the first map.
 inline std::string tma_head(uint32_t rank) {
   std::string text;
   for (uint32_t i = 0; i < rank; ++i) {
     text += "  ld.global.u32 %r" + number(1 + i) + ", [%d0+" + number(4 * i) + "];\n";
   }
   return text +
-         "  ld.global.u32 %r6, [%d0+20];\n  mov.b64 %d9, map0;\n  cvta.param.u64 %d9, %d9;\n";
+         "  ld.global.u32 %r6, [%d0+20];\n  ld.global.u32 %r7, [%d0+24];\n  mov.b64 %d9, map0;\n  "
+         "cvta.param.u64 %d9, %d9;\n";
 }
 
 inline std::string barrier_made(const std::string& count) {
@@ -110,7 +111,7 @@ inline std::string flag_and_box(uint32_t words) {
 
 inline std::string tile_load_text(uint32_t rank) {
   return entry(fill(0, kTmaPlace, kTmaBox) + tma_head(rank) + barrier_made("1") +
-               "  add.u32 %r20, %r399, " + number(kTmaPlace) +
+               "  add.u32 %r20, %r399, %r7;\n  add.u32 %r20, %r20, " + number(kTmaPlace) +
                ";\n  @%p1 bra WAIT;\n  mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r399], %r6;\n"
                "  cp.async.bulk.tensor." +
                number(rank) +
@@ -122,7 +123,8 @@ inline std::string tile_load_text(uint32_t rank) {
 /// A store or reduction of the box; op: empty, or ".add".
 inline std::string tile_store_text(uint32_t rank, const std::string& op) {
   return entry(copy_in(0, kTmaPlace, kTmaHead, kTmaBox) + tma_head(rank) + barrier_made("1") +
-               "  add.u32 %r20, %r399, " + number(kTmaPlace) + ";\n  @%p1 bra DONE;\n  " +
+               "  add.u32 %r20, %r399, %r7;\n  add.u32 %r20, %r20, " + number(kTmaPlace) +
+               ";\n  @%p1 bra DONE;\n  " +
                (op.empty() ? "cp.async.bulk.tensor." : "cp.reduce.async.bulk.tensor.") +
                number(rank) + "d.global.shared::cta" + op + ".tile.bulk_group [%d9, " +
                vector_of("%r", 1, rank) +
@@ -138,6 +140,9 @@ inline KernelCase tile_case(const std::string& name, const TmaDraw& draw) {
   c.in.assign(kTmaHead, 0);
   for (uint32_t i = 0; i < 5; ++i) c.in[i] = static_cast<uint32_t>(draw.coordinates[i]);
   c.in[5] = static_cast<uint32_t>(draw.box_bytes);
+  // Where there is room, the box begins in the middle of a swizzle pattern.
+  c.in[6] =
+      draw.shared_words + 256 > kTmaBox ? 0 : 128 * static_cast<uint32_t>(draw.box_bytes / 16 % 8);
   return c;
 }
 
@@ -199,7 +204,7 @@ inline void add_tile_stores(std::vector<KernelCase>* cases) {
     const char* op;
     std::vector<uint32_t> types;
   } reductions[] = {
-      {".add", {2, 3, 4, 6, 7, 9, 10}},
+      {".add", {2, 3, 4, 6, 7, 8, 9, 10, 11, 12}},
       {".min", {2, 3, 4, 5, 6, 9}},
       {".max", {2, 3, 4, 5, 6, 9}},
       {".inc", {2}},

@@ -39,6 +39,7 @@ struct WgmmaVariant {
   bool mn_a = false, mn_b = false;
   bool fresh = false;  ///< the first instruction does not read D
   uint32_t tile = 0;
+  uint32_t shift = 0;  ///< bytes from a start that is aligned to the swizzle
 };
 
 inline constexpr uint32_t kWgmmaSteps = 4;
@@ -79,7 +80,8 @@ inline KernelCase wgmma_case(const WgmmaForm& f, const WgmmaVariant& v) {
   const uint32_t d = f.half ? v.n / 4 : v.n / 2;
   c.name = std::string("wgmma.") + f.name + ".n" + number(v.n) + ".span" + number(v.span) +
            (v.registers ? ".rs" : ".ss") + (v.negate_a ? ".na" : "") + (v.negate_b ? ".nb" : "") +
-           (v.mn_a ? ".ta" : "") + (v.mn_b ? ".tb" : "") + (v.fresh ? ".fresh" : "");
+           (v.mn_a ? ".ta" : "") + (v.mn_b ? ".tb" : "") + (v.fresh ? ".fresh" : "") +
+           (v.shift != 0 ? ".shift" + number(v.shift) : "");
   c.threads = 128;
   c.shared_bytes = kWgmmaShared;
   c.in = code_words(f.type, v.tile, 0, kWgmmaShared / 4);
@@ -105,9 +107,10 @@ inline KernelCase wgmma_case(const WgmmaForm& f, const WgmmaVariant& v) {
           ";\n  setp.eq.u32 %p2, %r0, %r0;\n";
   for (uint32_t s = 0; s < kWgmmaSteps; ++s) {
     if (!v.registers) {
-      text += make_descriptor(10 + s, 0, v.span, operand_place(v.span, v.mn_a, 64, s));
+      text += make_descriptor(10 + s, v.shift, v.span, operand_place(v.span, v.mn_a, 64, s));
     }
-    text += make_descriptor(20 + s, kWgmmaB, v.span, operand_place(v.span, v.mn_b, v.n, s));
+    text +=
+        make_descriptor(20 + s, kWgmmaB + v.shift, v.span, operand_place(v.span, v.mn_b, v.n, s));
   }
   text += "  wgmma.fence.sync.aligned;\n";
   const bool wide = f.type.bits == 16;
@@ -162,6 +165,20 @@ inline void add_wgmma(std::vector<KernelCase>* cases) {
         v.tile = 4 * turn++ + 3;
         cases->push_back(wgmma_case(f, v));
       }
+    }
+  }
+  // Starts in the middle of a pattern, with a base offset of zero.
+  for (const uint32_t span : kSpans) {
+    for (const uint32_t shift : {16u, 144u, 416u, 896u}) {
+      WgmmaVariant v;
+      v.n = 40;
+      v.span = span;
+      v.shift = shift;
+      v.tile = 4 * turn++ + 3;
+      cases->push_back(wgmma_case(kWgmmaForms[0], v));
+      v.n = 64;
+      v.mn_a = v.mn_b = true;
+      cases->push_back(wgmma_case(kWgmmaForms[5], v));
     }
   }
 }
