@@ -1,7 +1,7 @@
 // Kernels of one warp group with tensor memory, for tests: what stands before and behind the
 // instructions under test.
 // Depends on: tests/cuda/silicon/kernel_case.h (texts), execution_harness.h, kernel_map.h.
-// Used by: execution_tensor_memory_test.cc, execution_tensor_pipe_test.cc.
+// Used by: execution_tensor_*_test.cc.
 #pragma once
 
 #include <string>

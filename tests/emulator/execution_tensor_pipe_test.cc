@@ -1,14 +1,11 @@
-// CTA pairs, multicast through tensor maps and commits, block-scaled kinds and cluster launch
-// control with multicast, executed as PTX of sm_100a against sums of small exact numbers.
+// CTA pairs, multicast through tensor maps and commits, cluster launch control with multicast,
+// executed as PTX of sm_100a against sums of small exact numbers.
 #include <gtest/gtest.h>
 
 #include <random>
 
 #include "base/bits.h"
 #include "numerics/bf16.h"
-#include "numerics/e2m1.h"
-#include "numerics/e4m3.h"
-#include "numerics/scale_codes.h"
 #include "tests/emulator/blackwell_kernel.h"
 
 namespace flamia::emulator {
@@ -177,87 +174,6 @@ TEST(ExecutionTensorPipe, PairsCopyAndShiftInBothCtas) {
         const uint32_t expected =
             c < 8 ? in[cta * 4096 + row * 4 + c % 4 + c / 4 * 2048] : lane * 1000 + c;
         ASSERT_EQ(out[(cta * 128 + lane) * 32 + c], expected) << cta << " " << lane << " " << c;
-      }
-    }
-  }
-}
-
-// ---- Block-scaled kinds
-
-struct ScaledCase {
-  const char* kind;
-  uint32_t block, k;
-  uint32_t types;  ///< of the instruction descriptor
-  bool fp4, ue8m0;
-};
-
-constexpr uint32_t kScaledN = 64, kScaledB = 32768, kScalesA = 49152, kScalesB = 49152 + 512;
-
-std::string scaled_kernel(const ScaledCase& c) {
-  const uint64_t rows_of_16 = uint64_t{128 >> 4} << 32 | uint64_t{1} << 46;
-  return kernel_text(
-      open_memory(128) + copy_in(0, kData, 0, 50176 / 4) + "  fence.proxy.async.shared::cta;\n" +
-      exchange() + descriptor(40, kData, kSwizzled) + descriptor(41, kData + kScaledB, kSwizzled) +
-      descriptor(42, kData + kScalesA, rows_of_16) + descriptor(43, kData + kScalesB, rows_of_16) +
-      "  @%p11 bra ISSUED;\n  add.u32 %r23, %r20, 96;\n  add.u32 %r24, %r20, 112;\n"
-      "  tcgen05.cp.cta_group::1.32x128b.warpx4 [%r23], %d42;\n"
-      "  tcgen05.cp.cta_group::1.32x128b.warpx4 [%r24], %d43;\n  mov.u32 %r25, " +
-      number(int64_t{1} << 27 | int64_t{kScaledN / 8} << 17 | c.types) +
-      ";\n  setp.ne.u32 %p15, %r0, %r0;\n  tcgen05.mma.cta_group::1." + c.kind +
-      " [%r20], %d40, %d41, %r25, [%r23], [%r24], %p15;\n"
-      "  tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r399];\n"
-      "ISSUED:\n" +
-      wait_phase(1, "%r399", "0") + "  tcgen05.fence::after_thread_sync;\n" +
-      dump_memory(kScaledN) + close_memory(128));
-}
-
-TEST(ExecutionTensorPipe, BlockScaledKinds) {
-  const ScaledCase cases[] = {
-      {"kind::mxf8f6f4.block_scale", 32, 32, 0x00800000u, false, true},
-      {"kind::mxf8f6f4.block_scale.scale_vec::1X", 32, 32, 0x00800000u, false, true},
-      {"kind::mxf4.block_scale.scale_vec::2X", 32, 64, 0x00800480u, true, true},
-      {"kind::mxf4nvf4.block_scale.scale_vec::2X", 32, 64, 0x00800480u, true, true},
-      {"kind::mxf4nvf4.block_scale.scale_vec::4X", 16, 64, 0x480u, true, false},
-      {"kind::mxf4nvf4.block_scale.block16", 16, 64, 0x480u, true, false},
-  };
-  for (const ScaledCase& c : cases) {
-    std::mt19937 random(c.block + c.k);
-    std::vector<uint8_t> bytes(50176, 0);
-    std::vector<float> values[2];
-    std::vector<float> scales[2];
-    for (uint32_t o = 0; o < 2; ++o) {
-      const uint32_t rows = o == 0 ? 128 : kScaledN;
-      for (uint32_t i = 0; i < rows; ++i) {
-        for (uint32_t x = 0; x < c.k; ++x) {
-          const uint8_t code = encode_e2m1(static_cast<float>(random() % 13) * 0.5f - 3.0f);
-          values[o].push_back(decode_e2m1(code));
-          const uint32_t at = c.fp4 ? x / 2 : x;
-          uint8_t& byte =
-              bytes[(o == 0 ? 0 : kScaledB) + i * 128 + ((at / 16) ^ (i % 8)) * 16 + at % 16];
-          if (!c.fp4) byte = encode_e4m3(values[o].back());
-          if (c.fp4) byte = static_cast<uint8_t>(x % 2 == 0 ? code : byte | code << 4);
-        }
-        // Rows of 16 bytes: four scales of rows r, r + 32, r + 64 and r + 96.
-        for (uint32_t s = 0; s < 4; ++s) {
-          const uint8_t code = c.ue8m0 ? encode_ue8m0(static_cast<int>(random() % 4) - 2)
-                                       : encode_ue4m3(0.5f * static_cast<float>(1 + random() % 6));
-          scales[o].push_back(c.ue8m0 ? decode_ue8m0(code) : decode_ue4m3(code));
-          bytes[(o == 0 ? kScalesA : kScalesB) + i % 32 * 16 + i / 32 * 4 + s] = code;
-        }
-      }
-    }
-    std::vector<uint32_t> in(bytes.size() / 4);
-    std::memcpy(in.data(), bytes.data(), bytes.size());
-    const auto out = run(scaled_kernel(c), in, 128 * kScaledN);
-    ASSERT_FALSE(out.empty()) << c.kind;
-    for (uint32_t i = 0; i < 128; ++i) {
-      for (uint32_t j = 0; j < kScaledN; ++j) {
-        float sum = 0.0f;
-        for (uint32_t x = 0; x < c.k; ++x) {
-          sum += values[0][i * c.k + x] * values[1][j * c.k + x] *
-                 (scales[0][i * 4 + x / c.block] * scales[1][j * 4 + x / c.block]);
-        }
-        ASSERT_EQ(bits_float(out[i * kScaledN + j]), sum) << c.kind << " " << i << " " << j;
       }
     }
   }
