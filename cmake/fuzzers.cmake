@@ -11,6 +11,7 @@ foreach(source IN LISTS flamia_fuzz_sources)
   target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
   target_include_directories(fuzz_${name} PRIVATE "${PROJECT_SOURCE_DIR}"
                                                   "${PROJECT_SOURCE_DIR}/src")
+  target_compile_definitions(fuzz_${name} PRIVATE FLAMIA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_link_libraries(fuzz_${name} PRIVATE flamia_static flamia_emulator)
   if(TARGET flamia_tools)
     target_link_libraries(fuzz_${name} PRIVATE flamia_tools)

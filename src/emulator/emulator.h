@@ -43,6 +43,9 @@ struct MachineOptions {
   uint64_t watchdog_steps = 0;  ///< warp instructions of one grid before it is stopped; 0: none
   bool check_uninitialized = true;
   bool check_hazards = true;
+  /// Also what PTX asks for although public kernels run without it: tcgen05.fence around every
+  /// synchronization, tcgen05.wait::ld although the loaded registers were used.
+  bool strict = false;
   TraceOptions trace;
 };
 

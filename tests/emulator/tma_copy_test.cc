@@ -236,17 +236,38 @@ TEST(TileStore, WritesBackWhatLoadReadAndClipsTheRest) {
     TensorMap to = from;
     to.address = target.address;
     const std::vector<uint8_t> before(target.data(), target.data() + 4096);
-    const int32_t at[2] = {-16, 24};
+    const int32_t at[2] = {16, 24}, before_first[2] = {-16, 0}, before_row[2] = {0, -1};
     CopyResult result;
     ASSERT_TRUE(tile_load(from, at, w.global, w.side(2048), &result).ok());
+    // As an H200: only loads may begin before the tensor.
+    for (const int32_t* const early : {before_first, before_row}) {
+      EXPECT_EQ(tile_store(to, early, &target.global, w.side(2048), &result).kind,
+                FaultKind::kBadOperand);
+    }
     ASSERT_TRUE(tile_store(to, at, &target.global, w.side(2048), &result).ok());
     for (uint32_t row = 0; row < 32; ++row) {
       for (uint32_t x = 0; x < 128; ++x) {
-        const bool inside = row >= 24 && x < 112;
+        const bool inside = row >= 24 && x >= 16;
         ASSERT_EQ(target.data()[row * 128 + x],
                   inside ? w.data()[row * 128 + x] : before[row * 128 + x]);
       }
     }
+  }
+}
+
+TEST(TileStore, ClipsWholeUnitsOfSixteenBytes) {
+  // Measured on an H200: the unit of the last element is written as a whole.
+  World w(4096), target(4096);
+  const TensorMap from = make_map(w, MapType::kU8, {128, 4}, {64, 1}, Swizzle::kNone);
+  TensorMap to = make_map(target, MapType::kU8, {128, 4}, {64, 1}, Swizzle::kNone);
+  to.dims[0] = 33;
+  const std::vector<uint8_t> before(target.data(), target.data() + 128);
+  const int32_t at[2] = {0, 0};
+  CopyResult result;
+  ASSERT_TRUE(tile_load(from, at, w.global, w.side(2048), &result).ok());
+  ASSERT_TRUE(tile_store(to, at, &target.global, w.side(2048), &result).ok());
+  for (uint32_t x = 0; x < 64; ++x) {
+    ASSERT_EQ(target.data()[x], x < 48 ? w.data()[x] : before[x]) << x;
   }
 }
 
@@ -271,6 +292,10 @@ TEST(TileReduce, AddsAndComparesByType) {
     EXPECT_EQ(f16_to_float(bits), 0.5f * static_cast<float>(i) + static_cast<float>((64 + i) % 7));
   }
   EXPECT_EQ(tile_reduce(map, at, ReduceOp::kXor, &w.global, w.side(2048), &result).kind,
+            FaultKind::kBadOperand);
+  // An illegal instruction on an H200.
+  const TensorMap signed_map = make_map(w, MapType::kS64, {16, 4}, {16, 1}, Swizzle::kNone);
+  EXPECT_EQ(tile_reduce(signed_map, at, ReduceOp::kAnd, &w.global, w.side(2048), &result).kind,
             FaultKind::kBadOperand);
 }
 
@@ -345,7 +370,7 @@ TEST(Bulk, ReductionsOfEveryType) {
   EXPECT_EQ(run(ReduceOp::kDec, MapType::kU32, 3u, 7u), 2u);
   EXPECT_EQ(run(ReduceOp::kXor, MapType::kU64, uint64_t{5}, uint64_t{1}), 4u);
   EXPECT_EQ(run(ReduceOp::kAdd, MapType::kF32, 1.5f, 2.0f), 3.5f);
-  EXPECT_EQ(run(ReduceOp::kAdd, MapType::kF32, pow2(-130), pow2(-130)), 0.0f) << "flushed";
+  EXPECT_EQ(run(ReduceOp::kAdd, MapType::kF32, pow2(-130), pow2(-130)), pow2(-129));
   EXPECT_EQ(run(ReduceOp::kAdd, MapType::kF64, 1.5, 2.0), 3.5);
   EXPECT_EQ(run(ReduceOp::kAdd, MapType::kBF16, float_to_bf16(1.0f), float_to_bf16(0.5f)),
             float_to_bf16(1.5f));

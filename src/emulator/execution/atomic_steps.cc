@@ -38,6 +38,16 @@ uint64_t integer_operation(AtomicOp op, uint64_t old_bits, uint64_t operand) {
   }
 }
 
+bool is_nan64(uint64_t bits) { return (bits & ~(uint64_t{1} << 63)) > uint64_t{0x7ff} << 52; }
+
+/// Of two NaN, an H200 gives in binary64: in global memory the operand as it is, before the old
+/// value; in shared memory the old value, made quiet.
+uint64_t add_f64(uint64_t old, uint64_t value, bool global) {
+  if (global && is_nan64(value)) return value;
+  if (global && is_nan64(old)) return old;
+  return isa::float_add(isa::kF64Format, value, old, {});
+}
+
 uint64_t float_part(const isa::FloatFormat& format, AtomicOp op, uint64_t old, uint64_t value,
                     bool flush) {
   if (op == AtomicOp::kAdd) {
@@ -50,13 +60,15 @@ uint64_t float_part(const isa::FloatFormat& format, AtomicOp op, uint64_t old, u
 
 }  // namespace
 
-uint64_t atomic_result(AtomicOp op, ScalarType type, uint64_t old, uint64_t value, bool flush) {
+uint64_t atomic_result(AtomicOp op, ScalarType type, uint64_t old, uint64_t value, bool global) {
   if (op == AtomicOp::kExchange) return value;
+  if (op == AtomicOp::kAdd && type == ScalarType::kF64) return add_f64(old, value, global);
   if (const isa::FloatFormat* const format = float_format(type); format != nullptr) {
     if (type != ScalarType::kF16x2 && type != ScalarType::kBf16x2) {
-      return float_part(*format, op, old, value, flush && type == ScalarType::kF32);
+      return float_part(*format, op, old, value, global && type == ScalarType::kF32);
     }
-    return isa::packed(16, [&](int shift) {
+    return isa::packed(16, [&](int half) {
+      const int shift = 16 * half;
       return float_part(*format, op, old >> shift & 0xffffu, value >> shift & 0xffffu, false);
     });
   }
@@ -131,12 +143,12 @@ Outcome atomic_lanes(Warp& warp, const Step& step, uint32_t active) {
   const uint32_t bytes = d.element_bytes * d.count;
   LaneAccess access;
   locate_lanes(warp, d.space, addresses, active, bytes, bytes, &access);
-  if (d.op != AtomicOp::kExchange) before_read(warp, step, access, {true, false, false});
+  if (d.op != AtomicOp::kExchange) before_read(warp, step, access, {true, false, false, d.returns});
   before_write(warp, step, access, d.order);
   each_lane(active, [&](uint32_t i) {
     uint8_t* data = access.at[i].data;
     if (d.wide) return wide_lane(warp, d, i, data);
-    const bool flush = access.at[i].space == Space::kGlobal;
+    const bool global = access.at[i].space == Space::kGlobal;
     for (uint32_t r = 0; r < d.count; ++r, data += d.element_bytes) {
       const uint64_t old = load(data, d.element_bytes);
       uint64_t value = warp.read(d.values[r])[i];
@@ -144,7 +156,7 @@ Outcome atomic_lanes(Warp& warp, const Step& step, uint32_t active) {
         const uint64_t expected = value & width_mask(8 * d.element_bytes);
         value = old == expected ? warp.read(d.swaps[0])[i] : old;
       } else {
-        value = atomic_result(d.op, d.type, old, value, flush);
+        value = atomic_result(d.op, d.type, old, value, global);
       }
       std::memcpy(data, &value, d.element_bytes);
       if (d.returns) warp.row(d.slots[r])[i] = old;

@@ -23,7 +23,7 @@ enum class AtomicOp : uint8_t {
 };
 
 AtomicOp take_atomic_op(Decoder& d);
-/// New bits of the memory; not for kCas. flush: subnormal f32 become zero.
-uint64_t atomic_result(AtomicOp op, ScalarType type, uint64_t old, uint64_t value, bool flush);
+/// New bits of the memory; not for kCas. global: subnormal f32 become zero; NaN of f64 differ.
+uint64_t atomic_result(AtomicOp op, ScalarType type, uint64_t old, uint64_t value, bool global);
 
 }  // namespace flamia::emulator::execution

@@ -186,6 +186,9 @@ Outcome cluster_arrive(Warp& warp, const Step& step, uint32_t active) {
   cluster.arrived += static_cast<uint32_t>(std::popcount(active));
   OrderClocks* const clocks = cluster.clocks.get();
   if (clocks != nullptr && step.choice == 0) clocks->release(warp.global, &cluster.barrier_open);
+  if (clocks != nullptr && step.choice == 1) {
+    clocks->release_relaxed(warp.global, &cluster.barrier_open);
+  }
   ++warp.grid().activity;
   settle_cluster_barrier(cluster);
   return Outcome::kNext;
@@ -222,10 +225,25 @@ void decode_cluster(Decoder& d) {
 
 // ---- Fences
 
+enum class FenceKind : uint8_t { kNone, kThreads, kProxyAsync, kInits };
+
 /// Accesses happen in order here; only the proxies matter to the hazard check.
 Outcome fence_lanes(Warp& warp, const Step& step, uint32_t) {
   OrderClocks* const clocks = clocks_of(warp);
-  if (clocks != nullptr && step.choice == 1) clocks->fence_proxy_async(warp.global);
+  if (clocks == nullptr) return Outcome::kNext;
+  switch (static_cast<FenceKind>(step.choice)) {
+    case FenceKind::kNone:
+      break;
+    case FenceKind::kThreads:
+      clocks->fence_threads(warp.global);
+      break;
+    case FenceKind::kProxyAsync:
+      clocks->fence_proxy_async(warp.global);
+      break;
+    case FenceKind::kInits:
+      clocks->fence_inits(warp.global);
+      break;
+  }
   return Outcome::kNext;
 }
 
@@ -235,7 +253,11 @@ void decode_fence(Decoder& d) {
             Modifier::kSyncRestrictSharedCta, Modifier::kSyncRestrictSharedCluster,
             Modifier::kGlobal, Modifier::kSharedCta, Modifier::kSharedCluster, Modifier::kAlias,
             Modifier::kTensormapGeneric, Modifier::kAsyncGeneric, Modifier::kTensormap});
-  d.step.choice = d.take(Modifier::kAsync) ? 1 : 0;
+  FenceKind kind = FenceKind::kNone;
+  if (d.in.opcode == Opcode::kFence || d.in.opcode == Opcode::kMembar) kind = FenceKind::kThreads;
+  if (d.in.opcode == Opcode::kFenceMbarrierInit) kind = FenceKind::kInits;
+  if (d.take(Modifier::kAsync)) kind = FenceKind::kProxyAsync;
+  d.step.choice = static_cast<uint8_t>(kind);
   d.step.run = fence_lanes;
 }
 

@@ -130,6 +130,7 @@ void issue_load(Warp& warp, const Step& step, uint32_t lane) {
                                       map_shared(barrier, target.barrier_rank), &offset);
     warp.grid().issue(make_job(warp, step, lane, AccessKind::kBulk, [=](ActionJob& job) {
       const GlobalMemory& memory = *job.warp->grid().memory;
+      job.require_running(*cta);
       CopyResult result;
       Fault fault;
       if (!detail->tensor) {
@@ -143,6 +144,9 @@ void issue_load(Warp& warp, const Step& step, uint32_t lane) {
       }
       require(fault, job.lane);
       touch(job, *cta, result, true);
+      for (const ByteRange& range : result.global) {
+        job.touch_global(range.address, range.bytes, false);
+      }
       job.complete_transaction(*owner, offset, result.completed_bytes);
     }));
   }
@@ -185,7 +189,8 @@ void issue_store(Warp& warp, const Step& step, uint32_t lane) {
       d.tensor ? map_box_bytes(tensor.map) * (d.mode == TileMode::kScatter ? 4 : 1) : bytes;
   const BulkDetail* const detail = &d;
   Cta* const cta = warp.cta;
-  auto job = make_job(warp, step, lane, AccessKind::kBulk, [=](ActionJob& self) {
+  const AccessKind kind = d.reduce ? AccessKind::kBulkReduce : AccessKind::kBulk;
+  auto job = make_job(warp, step, lane, kind, [=](ActionJob& self) {
     CopyResult result;
     SharedSide side = side_of(cta, from);
     if (store->read != nullptr) side.memory = store->read.get();
@@ -196,10 +201,19 @@ void issue_store(Warp& warp, const Step& step, uint32_t lane) {
            self.lane);
     }
     if (store->read == nullptr) touch(self, *cta, result, false);
+    if (self.ordered) {
+      for (const ByteRange& range : result.global) {
+        note_global(*cta->cluster, OrderClocks::actor_of(store->write), range.address, range.bytes,
+                    true);
+      }
+    }
     store->job = nullptr;
   });
   store->job = job.get();
   store->epoch = job->work.actor.epoch;
+  if (job->ordered) {
+    store->write = clocks_of(warp)->issue(warp.global, kind, instruction_key(warp.code(), step));
+  }
   warp.grid().issue(std::move(job));
 }
 
@@ -216,6 +230,8 @@ void issue_shared(Warp& warp, const Step& step, uint32_t lane) {
                                     shared_value(warp, d.barrier, lane), &offset);
   const BulkDetail* const detail = &d;
   warp.grid().issue(make_job(warp, step, lane, AccessKind::kBulk, [=](ActionJob& job) {
+    job.require_running(*origin);
+    job.require_running(*target);
     CopyResult result;
     const SharedSide source = side_of(origin, from), destination = side_of(target, to);
     require(detail->reduce
@@ -436,7 +452,9 @@ Outcome wait_lanes(Warp& warp, const Step& step, uint32_t active) {
     auto& groups = warp.bulk_groups[i];
     for (size_t g = 0; g + newest < groups.size(); ++g) {
       for (const auto& store : groups[g]->stores) {
-        if (clocks != nullptr) clocks->observe(warp.global, store->epoch);
+        if (clocks == nullptr) continue;
+        clocks->observe(warp.global, store->epoch);
+        if (step.choice == 0) clocks->observe(warp.global, store->write.actor.epoch);
       }
     }
     // Groups whose writes are still to come stay for a wait without .read.

@@ -212,6 +212,7 @@ Outcome remote_lanes(Warp& warp, const Step& step, uint32_t active) {
     const uint32_t address = static_cast<uint32_t>(to[i]);
     const CopyDetail* const detail = &d;
     warp.grid().issue(make_job(warp, step, i, AccessKind::kBulk, [=](ActionJob& job) {
+      job.require_running(*owner);
       uint8_t* const data = owner->shared->at(shared_offset(address));
       for (uint32_t r = 0; r < detail->count; ++r) {
         uint64_t value = 0;

@@ -3,6 +3,7 @@
 
 #include "base/message.h"
 #include "emulator/execution/control.h"
+#include "emulator/execution/order.h"
 #include "emulator/execution/scheduler.h"
 
 namespace flamia::emulator::execution {
@@ -97,20 +98,23 @@ void check_end(Cta& cta) {
   Grid& grid = *cta.cluster->grid;
   if (cta.tensor != nullptr) {
     if (const uint32_t columns = cta.tensor->leave(cta.serial); columns != 0) {
-      stop("leak", concat("the CTA exited with ", columns, " columns of tensor memory allocated"));
+      stop("leak", concat("the CTA exited with ", columns, " columns of tensor memory allocated (",
+                          instruction_text(grid, cta.tensor_alloc_key), ")"));
     }
   }
   if (!grid.options->check_hazards) return;
   for (const auto& job : grid.jobs) {
     if (job->warp->cta != &cta || job->drained) continue;
-    stop("undrained", concat("the CTA exited before its asynchronous work completed (line ",
-                             job->code->function->instructions[job->step->instruction].line, ")"));
+    stop("undrained", concat("the CTA exited before asynchronous work of warp ", job->warp->index,
+                             " completed (",
+                             instruction_text(grid, instruction_key(*job->code, *job->step)), ")"));
   }
   const auto open = cta.mbarriers->unbalanced();
   if (!open.empty()) {
     stop(fault_kind_name(FaultKind::kBarrier),
          concat("the CTA exited with transactions open at mbarrier ", hex(open[0]), " (",
-                cta.mbarriers->describe(open[0]), ")"));
+                cta.mbarriers->describe(open[0]), ", made by ",
+                instruction_text(grid, cta.mbarriers->origin(open[0]).instruction), ")"));
   }
 }
 
@@ -174,11 +178,13 @@ std::unique_ptr<Cluster> make_cluster(Grid& grid, uint64_t number) {
     cluster->ctas.push_back(make_cta(cluster.get(), rank));
   }
   if (grid.options->check_hazards) {
-    const OrderRules rules;
+    OrderRules rules;
+    rules.tensor_fences = grid.options->strict;
     const uint32_t warps = size * ((grid.threads() + kLanes - 1) / kLanes);
     cluster->clocks = std::make_unique<OrderClocks>(warps, kBulkSlots, rules);
     cluster->shadow = std::make_unique<Shadow>(Shadow::Memory::kShared, rules);
     cluster->tensor_shadow = std::make_unique<Shadow>(Shadow::Memory::kTensor, rules);
+    cluster->global_shadow = std::make_unique<Shadow>(Shadow::Memory::kGlobal, rules);
   }
   for (const auto& cta : cluster->ctas) make_warps(cta.get());
   return cluster;

@@ -111,6 +111,13 @@ Answer cancel_next(Grid& grid) {
 void issue_cancel(Warp& warp, const Step& step, uint32_t lane) {
   const MapDetail& d = detail_of(step);
   Cluster& cluster = *warp.cta->cluster;
+  if (cluster.cancel_refused.step != 0 && clocks_of(warp) != nullptr &&
+      clocks_of(warp)->has_seen(warp.global, cluster.cancel_refused)) {
+    stop(fault_kind_name(FaultKind::kBadOperand),
+         concat("try_cancel must not follow a request that was seen to fail (",
+                instruction_text(warp.grid(), cluster.cancel_refused_key), ")"),
+         lane);
+  }
   const uint64_t to = warp.read(d.base)[lane] + static_cast<uint64_t>(d.offset);
   const uint64_t barrier = warp.read(d.second)[lane] + static_cast<uint64_t>(d.second_offset);
   Location at;
@@ -126,6 +133,7 @@ void issue_cancel(Warp& warp, const Step& step, uint32_t lane) {
   warp.grid().issue(make_job(warp, step, lane, AccessKind::kBulk, [=](ActionJob& job) {
     const Answer answer = cancel_next(job.warp->grid());
     for (Cta* const cta : targets) {
+      job.require_running(*cta);
       std::memcpy(cta->shared->at(place), answer.words, sizeof answer.words);
       cta->shared->mark(place, sizeof answer.words, true);
       job.touch_shared(*cta->cluster, map_shared(place, cta->rank), 16, true);
@@ -170,6 +178,11 @@ Outcome query_lanes(Warp& warp, const Step& step, uint32_t active) {
     }
   });
   if (step.choice == 4) write_predicate(warp, step.target, active, canceled);
+  Cluster& cluster = *warp.cta->cluster;
+  if (canceled != active && cluster.cancel_refused.step == 0 && clocks_of(warp) != nullptr) {
+    cluster.cancel_refused = clocks_of(warp)->own_epoch(warp.global);
+    cluster.cancel_refused_key = instruction_key(warp.code(), step);
+  }
   return Outcome::kNext;
 }
 

@@ -7,6 +7,7 @@
 #include "base/message.h"
 #include "emulator/execution/jobs.h"
 #include "emulator/execution/lanes.h"
+#include "emulator/execution/register_watch.h"
 #include "emulator/execution/spaces.h"
 #include "emulator/tensor/fragments.h"
 #include "emulator/tensor/mma.h"
@@ -267,9 +268,7 @@ void run_wgmma(ActionJob& job, const std::array<PendingMatrix, kGroupWarps>& par
   }
   for (uint32_t w = 0; w < kGroupWarps; ++w) {
     scatter(*parts[w].frame, d.slots, c[w]);
-    Warp& warp = *cta.warps[first + w];
-    warp.matrix_done = parts[w].serial;
-    if (job.ordered) warp.tensor_epoch = job.work.actor.epoch;
+    cta.warps[first + w]->matrix_done = parts[w].serial;
   }
 }
 
@@ -282,6 +281,7 @@ Outcome wgmma_lanes(Warp& warp, const Step& step, uint32_t active) {
     stop(fault_kind_name(FaultKind::kBadOperand), "wgmma needs a group of four warps");
   }
   warp.matrices.push_back({&step, warp.group().frame, ++warp.matrix_serial});
+  begin_wgmma(warp, step, warp.matrix_serial, d.slots, d.a);
   std::array<PendingMatrix, kGroupWarps> parts;
   for (uint32_t w = 0; w < kGroupWarps; ++w) {
     const auto& pending = cta.warps[first + w]->matrices;
@@ -297,9 +297,16 @@ Outcome wgmma_lanes(Warp& warp, const Step& step, uint32_t active) {
   uint32_t scale = read_predicate(warp, d.scale_d);
   if (d.negated) scale = ~scale;
   const bool accumulate = (scale & 1u) != 0;
-  auto job = make_job(warp, step, kNoLane, AccessKind::kWgmma, [=, &d](ActionJob& self) {
-    run_wgmma(self, parts, d, a_descriptor, b_descriptor, accumulate);
-  });
+  // The pipe is that of the group's first warp, whoever comes last: the group is in order.
+  auto job = make_job(
+      warp, step, kNoLane, AccessKind::kWgmma,
+      [=, &d](ActionJob& self) {
+        run_wgmma(self, parts, d, a_descriptor, b_descriptor, accumulate);
+      },
+      cta.warps[first].get());
+  for (uint32_t w = 0; w < kGroupWarps && job->ordered; ++w) {
+    cta.warps[first + w]->matrix_epochs.push_back({parts[w].serial, job->work.actor.epoch});
+  }
   job->queue = reinterpret_cast<uint64_t>(cta.warps[first].get());
   warp.grid().issue(std::move(job));
   return Outcome::kNext;
@@ -352,8 +359,12 @@ Outcome wait_lanes(Warp& warp, const Step& step, uint32_t) {
     return Outcome::kBlocked;
   }
   warp.group().wait = {};
-  if (clocks_of(warp) != nullptr && warp.matrix_done != 0) {
-    clocks_of(warp)->observe(warp.global, warp.tensor_epoch);
+  if (groups.size() > newest) {
+    warp.matrix_waited = std::max(warp.matrix_waited, groups[groups.size() - 1 - newest]);
+  }
+  while (!warp.matrix_epochs.empty() && warp.matrix_epochs.front().first <= warp.matrix_waited) {
+    clocks_of(warp)->observe(warp.global, warp.matrix_epochs.front().second);
+    warp.matrix_epochs.pop_front();
   }
   return Outcome::kNext;
 }
@@ -363,7 +374,10 @@ void decode_groups(Decoder& d) {
   d.step.aligned = d.step.blocking = true;
   switch (d.in.opcode) {
     case Opcode::kWgmmaFence:
-      d.step.run = [](Warp&, const Step&, uint32_t) { return Outcome::kNext; };
+      d.step.run = [](Warp& warp, const Step&, uint32_t) {
+        ++warp.matrix_fences;
+        return Outcome::kNext;
+      };
       break;
     case Opcode::kWgmmaCommitGroup:
       d.step.run = [](Warp& warp, const Step&, uint32_t) {

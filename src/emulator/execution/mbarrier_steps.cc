@@ -16,7 +16,21 @@ Cta& barrier_owner(Warp& warp, uint32_t lane, Space space, uint64_t address, uin
          concat("an mbarrier must lie in shared memory; got ", hex(address)), lane);
   }
   *offset = static_cast<uint32_t>(at.address);
-  return *warp.cta->cluster->ctas[at.rank];
+  Cta& owner = *warp.cta->cluster->ctas[at.rank];
+  if (OrderClocks* const clocks = clocks_of(warp); clocks != nullptr) {
+    const MbarrierTable::Origin origin = owner.mbarriers->origin(*offset);
+    if (!clocks->sees_init(warp.global, origin.epoch)) {
+      const Cluster& cluster = *warp.cta->cluster;
+      stop(fault_kind_name(FaultKind::kHazard),
+           concat("mbarrier.init of ", warp_text(cluster, origin.warp), " (",
+                  instruction_text(warp.grid(), origin.instruction), ") and its use by ",
+                  warp_text(cluster, warp.global), " at shared address ",
+                  hex(map_shared(*offset, owner.rank)),
+                  ": no barrier between them, or no fence.mbarrier_init before a relaxed one"),
+           lane);
+    }
+  }
+  return owner;
 }
 
 void release_into(Warp& warp, Cta& owner, uint32_t offset) {
@@ -65,6 +79,8 @@ Outcome init_lanes(Warp& warp, const Step& step, uint32_t active) {
   return at_barriers(warp, step, active, [&](uint32_t i, Cta& owner, uint32_t offset) {
     require(owner.mbarriers->init(offset, static_cast<uint32_t>(count[i])), i);
     if (clocks_of(warp) == nullptr) return;
+    owner.mbarriers->set_origin(offset, {clocks_of(warp)->own_epoch(warp.global), warp.global,
+                                         instruction_key(warp.code(), step)});
     note_shared(*owner.cluster, own_actor(warp, step, AccessKind::kStrong),
                 map_shared(offset, owner.rank), 8, true);
   });
@@ -82,7 +98,12 @@ Outcome arrive_lanes(Warp& warp, const Step& step, uint32_t active) {
   uint64_t* const token = warp.row(step.target);
   ++warp.grid().activity;
   return at_barriers(warp, step, active, [&](uint32_t i, Cta& owner, uint32_t offset) {
-    if (!d.relaxed) release_into(warp, owner, offset);
+    if (!d.relaxed) {
+      release_into(warp, owner, offset);
+    } else if (clocks_of(warp) != nullptr) {
+      SyncClock* const clock = owner.mbarriers->open_clock(offset);
+      if (clock != nullptr) clocks_of(warp)->release_relaxed(warp.global, clock);
+    }
     const uint32_t number = static_cast<uint32_t>(value[i]);
     MbarrierOutcome outcome;
     if (d.form == Form::kExpectTx) {
@@ -119,9 +140,14 @@ uint32_t test(Warp& warp, const Step& step, uint32_t active) {
     if (!outcome.done) return;
     done |= 1u << i;
     OrderClocks* const clocks = clocks_of(warp);
-    if (clocks == nullptr || d.relaxed) return;
+    if (clocks == nullptr) return;
     const SyncClock* const clock = owner.mbarriers->completed_clock(offset);
-    if (clock != nullptr) clocks->acquire(warp.global, *clock);
+    if (clock == nullptr) return;
+    if (d.relaxed) {
+      clocks->acquire_relaxed(warp.global, *clock);
+    } else {
+      clocks->acquire(warp.global, *clock);
+    }
   });
   return done;
 }

@@ -9,7 +9,8 @@
 
 namespace flamia::emulator::execution {
 
-/// The CTA whose barrier the address names, and the barrier's offset there; throws on faults.
+/// The CTA whose barrier the address names, and the barrier's offset there; throws on faults, and
+/// if nothing orders the barrier's initialization before this use.
 Cta& barrier_owner(Warp& warp, uint32_t lane, Space space, uint64_t address, uint32_t* offset);
 
 /// The warp's earlier steps are ordered before whoever sees the open phase complete.

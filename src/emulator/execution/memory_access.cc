@@ -183,23 +183,31 @@ void note_order(Warp& warp, const Step& step, const LaneAccess& access, const Ac
   if (clocks == nullptr) return;
   const uint32_t first = first_lane(access.active);
   const AccessKind kind = order.strong ? AccessKind::kStrong : AccessKind::kGeneric;
-  if (order.acquire || order.release) {
+  if (order.strong) {
     each_lane(access.active, [&](uint32_t i) {
-      SyncClock* const clock = clocks->location(printed_address(access.at[i]));
-      if (order.acquire) clocks->acquire(warp.global, *clock);
-      if (order.release) clocks->release(warp.global, clock);
+      const uint64_t address = printed_address(access.at[i]);
+      const bool global = access.at[i].space == Space::kGlobal;
+      if (write || order.release) release_location(warp, address, global, order.release);
+      if ((!write && order.observes) || order.acquire) acquire_location(warp, address, global);
     });
   }
+  Cluster& cluster = *warp.cta->cluster;
   if (access.one_memory && access.dense) {
-    if (access.at[first].space != Space::kSharedCluster) return;
-    note_shared(*warp.cta->cluster, own_actor(warp, step, kind), access.low & 0xffffffffu,
-                access.span, write);
+    if (access.at[first].space == Space::kGlobal) {
+      note_global(cluster, own_actor(warp, step, kind), access.low, access.span, write);
+    } else if (access.at[first].space == Space::kSharedCluster) {
+      note_shared(cluster, own_actor(warp, step, kind), access.low & 0xffffffffu, access.span,
+                  write);
+    }
     return;
   }
   each_lane(access.active, [&](uint32_t i) {
-    if (access.at[i].space != Space::kSharedCluster) return;
-    note_shared(*warp.cta->cluster, own_actor(warp, step, kind), printed_address(access.at[i]),
-                access.bytes, write);
+    const Location& at = access.at[i];
+    if (at.space == Space::kGlobal) {
+      note_global(cluster, own_actor(warp, step, kind), at.address, access.bytes, write);
+    } else if (at.space == Space::kSharedCluster) {
+      note_shared(cluster, own_actor(warp, step, kind), printed_address(at), access.bytes, write);
+    }
   });
 }
 

@@ -25,6 +25,7 @@ struct AccessOrder {
   bool strong = false;
   bool acquire = false;
   bool release = false;
+  bool observes = true;  ///< of a read: its value reaches the program (not that of red)
 };
 
 /// Finds the bytes; throws on faults. alignment: in bytes, a power of two.

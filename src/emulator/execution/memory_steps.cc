@@ -7,6 +7,7 @@
 #include "emulator/execution/decoder.h"
 #include "emulator/execution/lanes.h"
 #include "emulator/execution/memory_access.h"
+#include "emulator/execution/order.h"
 #include "emulator/execution/spaces.h"
 
 namespace flamia::emulator::execution {
@@ -95,6 +96,7 @@ Outcome memory_lanes(Warp& warp, const Step& step, uint32_t active) {
   uint8_t* data[kLanes];
   each_lane(active, [&](uint32_t i) { data[i] = access.at[i].data; });
   move_elements<kLoad>(warp, d, active, data);
+  if (!kLoad && warp.cta->cluster->pending_store.word != nullptr) after_store(*warp.cta->cluster);
   return Outcome::kNext;
 }
 

@@ -1,6 +1,7 @@
 // Decoding of whole functions: slots of registers, then every instruction by its family.
 #include "base/message.h"
 #include "emulator/execution/decoder.h"
+#include "emulator/execution/register_watch.h"
 #include "emulator/execution/trap_error.h"
 #include "emulator/ptx/text.h"
 
@@ -66,6 +67,7 @@ std::unique_ptr<Code> decode(const LoadedModule& module, uint32_t index) {
   code->slot_count += 2;  // of a 128-bit sink
   code->steps.resize(function.instructions.size());
   for (uint32_t i = 0; i < function.instructions.size(); ++i) decode_step(module, code.get(), i);
+  watch_registers(code.get());
   return code;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/message.h"
+#include "emulator/execution/debugger.h"
 #include "emulator/execution/order.h"
 #include "emulator/execution/trace.h"
 #include "emulator/ptx/text.h"
@@ -181,6 +182,8 @@ std::string Scheduler::place_of(const TrapError& error) const {
 
 void Scheduler::report_trap(const TrapError& error) {
   grid_.report->traps.push_back({error.kind, concat(place_of(error), ": ", error.text)});
+  const Trap& trap = grid_.report->traps.back();
+  flamia_vgpu_trap(trap.kind.c_str(), trap.text.c_str());
 }
 
 void Scheduler::run() {
@@ -268,7 +271,10 @@ void Grid::issue(std::unique_ptr<Job> job) {
   jobs.push_back(std::move(job));
 }
 
-void run_grid(Grid& grid) { Scheduler(&grid).run(); }
+void run_grid(Grid& grid) {
+  const DebuggedGrid debugged(&grid);
+  Scheduler(&grid).run();
+}
 
 std::string describe_waits(const Grid& grid) {
   constexpr uint32_t kMostLines = 64;

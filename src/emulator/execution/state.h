@@ -11,6 +11,8 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "emulator/emulator.h"
@@ -54,6 +56,16 @@ struct Wait {
   uint64_t b = 0;
 };
 
+/// What asynchronous instructions do with a register; see register_watch.h.
+struct RegisterState {
+  uint64_t matrix = 0;       ///< serial of the wgmma that uses it
+  bool accumulator = false;  ///< of that wgmma; otherwise A
+  uint32_t matrix_key = 0;   ///< that wgmma
+  uint64_t written = 0;      ///< number of wgmma.fence before the last ordinary write, plus 1
+  uint32_t written_key = 0;
+  Epoch load;  ///< of the tcgen05.ld that fills it; step 0: none
+};
+
 /// Values of one call: registers of all lanes, and parameter memory per lane.
 struct Frame {
   const Code* code = nullptr;
@@ -64,9 +76,10 @@ struct Frame {
   uint32_t lanes = 0;  ///< that have not returned
   uint32_t local_base = 0;
   std::vector<uint64_t> registers;
-  std::vector<uint8_t> parameters;  ///< [lane][Function::parameter_bytes]
-  std::vector<uint8_t> returns;     ///< [lane][return_bytes]
-  std::vector<uint8_t> arguments;   ///< [lane][call_parameter_bytes]
+  std::vector<uint8_t> parameters;   ///< [lane][Function::parameter_bytes]
+  std::vector<uint8_t> returns;      ///< [lane][return_bytes]
+  std::vector<uint8_t> arguments;    ///< [lane][call_parameter_bytes]
+  std::vector<RegisterState> watch;  ///< [slot], if the code has watched registers
   uint64_t* row(uint32_t slot) { return registers.data() + size_t{slot} * kLanes; }
 };
 
@@ -99,7 +112,8 @@ struct BulkStore {
   Job* job = nullptr;  ///< null: complete
   uint32_t from = 0;   ///< shared address
   uint32_t bytes = 0;
-  Epoch epoch;
+  Epoch epoch;                         ///< of the reads of its source
+  AsyncWork write;                     ///< its writes to global memory, which end later
   std::shared_ptr<SharedMemory> read;  ///< the source as it was, once it has been read
 };
 
@@ -136,12 +150,14 @@ struct Warp {
   uint64_t copy_serial = 0;
   std::deque<PendingMatrix> matrices;  ///< wgmma in order of issue
   uint64_t matrix_serial = 0;
-  std::vector<uint64_t> matrix_groups;  ///< last serial of each committed group
-  uint64_t matrix_done = 0;             ///< serials below or equal are complete
+  std::vector<uint64_t> matrix_groups;                   ///< last serial of each committed group
+  uint64_t matrix_done = 0;                              ///< serials below or equal are complete
+  uint64_t matrix_waited = 0;                            ///< and these were waited for
+  uint64_t matrix_fences = 0;                            ///< wgmma.fence executed
+  std::deque<std::pair<uint64_t, Epoch>> matrix_epochs;  ///< by serial, not yet waited for
   std::array<std::shared_ptr<BulkGroup>, kLanes> bulk_open;  ///< not yet committed
   std::array<std::deque<std::shared_ptr<BulkGroup>>, kLanes> bulk_groups;
   std::array<uint32_t, kLanes> cluster_arrived{};  ///< generation + 1 of the lane's last arrive
-  Epoch tensor_epoch;
 
   Group& group() { return groups[current]; }
   const Code& code() { return *groups[current].frame->code; }
@@ -183,10 +199,20 @@ struct Cta {
   std::vector<std::unique_ptr<Warp>> warps;
   std::array<NamedBarrier, kNamedBarriers> barriers;
   uint32_t live_warps = 0;
-  uint32_t pool_registers = 0;  ///< free for setmaxnreg.inc, of the whole CTA
-  uint32_t tensor_jobs = 0;     ///< issued, not complete
+  uint32_t pool_registers = 0;    ///< free for setmaxnreg.inc, of the whole CTA
+  uint32_t tensor_jobs = 0;       ///< issued, not complete
+  uint32_t tensor_alloc_key = 0;  ///< the latest tcgen05.alloc
   bool tensor_relinquished = false;
 };
+
+/// A store that may race with another one of the same value.
+struct PendingStore {
+  const uint8_t* word = nullptr;
+  uint8_t before[4] = {};
+  std::string text;  ///< of the hazard
+};
+
+inline constexpr uint32_t kManyWriters = ~uint32_t{0};
 
 struct Cluster {
   Grid* grid = nullptr;
@@ -203,6 +229,10 @@ struct Cluster {
   std::unique_ptr<OrderClocks> clocks;  ///< null: hazards are not checked
   std::unique_ptr<Shadow> shadow;
   std::unique_ptr<Shadow> tensor_shadow;
+  std::unique_ptr<Shadow> global_shadow;
+  PendingStore pending_store;
+  Epoch cancel_refused;  ///< when somebody first saw a launch request fail
+  uint32_t cancel_refused_key = 0;
 };
 
 /// Asynchronous work in flight. Runs once, when the adversary says so.
@@ -239,6 +269,10 @@ struct Grid {
   uint64_t steps = 0;     ///< warp instructions
   bool expire = false;    ///< bounded waits end now
   uint64_t register_budget = 65536;
+  /// Location to cluster + 1 that released into it, or kManyWriters.
+  std::unordered_map<uint64_t, uint32_t> location_writers;
+  uint32_t tensor_group = 0;      ///< .cta_group of the kernel's tcgen05 instructions, once known
+  uint32_t tensor_group_key = 0;  ///< the first of them
 
   uint64_t random();
   uint32_t random_below(uint32_t limit) { return static_cast<uint32_t>(random() % limit); }

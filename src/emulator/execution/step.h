@@ -9,6 +9,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "emulator/isa/scalar_convert.h"
@@ -56,6 +57,7 @@ struct Step {
   bool guard_negated = false;
   bool blocking = false;  ///< lanes that the guard excludes go on without waiting
   bool aligned = false;   ///< all lanes of the warp must be here
+  bool watched = false;   ///< touches registers of asynchronous instructions
   uint8_t choice = 0;     ///< meaning by family: comparison, operation, mode
   uint8_t choice2 = 0;
   bool satfinite = false;
@@ -84,6 +86,13 @@ struct HiddenRow {
   uint32_t slot = 0;
 };
 
+/// A register that an instruction touches although an asynchronous one may be using it.
+struct RegisterTouch {
+  uint32_t slot = 0;
+  bool write = false;
+  bool copy = false;  ///< by mov, which compilers put where they like
+};
+
 struct Code {
   const ptx::Function* function = nullptr;
   uint32_t index = 0;  ///< of the function in its module
@@ -94,6 +103,8 @@ struct Code {
   std::vector<HiddenRow> hidden;
   std::deque<std::array<uint64_t, 32>> constants;  ///< a deque: rows must not move
   std::vector<std::unique_ptr<Detail>> details;
+  /// Of the steps that are watched, by instruction.
+  std::unordered_map<uint32_t, std::vector<RegisterTouch>> touches;
   std::vector<std::string> refused;  ///< "line N: INSTRUCTION: why", for what will trap
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/message.h"
+#include "emulator/execution/register_watch.h"
 #include "emulator/execution/tensor_operands.h"
 
 namespace flamia::emulator::execution {
@@ -19,6 +20,10 @@ Outcome alloc_lanes(Warp& warp, const Step& step, uint32_t active) {
   Cta& cta = *warp.cta;
   const Grid& grid = warp.grid();
   const uint32_t lane = first_lane(active);
+  check_group(warp, step);
+  if (d.cta_group == 2 && !has_peer(cta)) {
+    stop(fault_kind_name(FaultKind::kBadOperand), "cta_group::2 needs both CTAs of the pair");
+  }
   const uint32_t columns = static_cast<uint32_t>(warp.read(d.a)[lane]);
   // Both CTAs of a pair must get the same columns.
   const uint64_t seed = grid.options->seed * 1000003u + cta.cluster->number + 1;
@@ -28,6 +33,7 @@ Outcome alloc_lanes(Warp& warp, const Step& step, uint32_t active) {
     warp.group().wait.kind = Wait::Kind::kTensor;
     return Outcome::kBlocked;
   }
+  cta.tensor_alloc_key = instruction_key(warp.code(), step);
   uint64_t addresses[kLanes];
   effective_addresses(warp.read(d.address.base), d.address.offset, d.space != Space::kGeneric,
                       addresses);
@@ -41,9 +47,20 @@ Outcome alloc_lanes(Warp& warp, const Step& step, uint32_t active) {
 Outcome dealloc_lanes(Warp& warp, const Step& step, uint32_t active) {
   const TensorDetail& d = tensor_detail(step);
   const uint32_t lane = first_lane(active);
-  require(memory_of(*warp.cta).deallocate(warp.cta->serial,
-                                          static_cast<uint32_t>(warp.read(d.a)[lane]),
-                                          static_cast<uint32_t>(warp.read(d.b)[lane])));
+  Cta& cta = *warp.cta;
+  check_group(warp, step);
+  const uint32_t address = static_cast<uint32_t>(warp.read(d.a)[lane]);
+  const uint32_t columns = static_cast<uint32_t>(warp.read(d.b)[lane]);
+  require(memory_of(cta).deallocate(cta.serial, address, columns));
+  if (OrderClocks* const clocks = clocks_of(warp); clocks != nullptr) {
+    // Nobody may be using the columns any more, and their history ends here.
+    const AsyncWork work = clocks->tensor_free(warp.global, instruction_key(warp.code(), step));
+    const Actor actor = OrderClocks::actor_of(work);
+    for (uint32_t l = 0; l < kTensorLanes; ++l) {
+      note_tensor(cta, actor, l, tensor_column(address), columns, true);
+      forget_tensor(cta, l, tensor_column(address), columns);
+    }
+  }
   ++warp.grid().activity;
   return Outcome::kNext;
 }
@@ -63,7 +80,8 @@ void decode_allocation(Decoder& d) {
     detail->b = d.source(1, ScalarType::kU32);
     d.step.run = dealloc_lanes;
   } else {
-    d.step.run = [](Warp& warp, const Step&, uint32_t) {
+    d.step.run = [](Warp& warp, const Step& step, uint32_t) {
+      check_group(warp, step);
       require(memory_of(*warp.cta).relinquish(warp.cta->serial));
       return Outcome::kNext;
     };
@@ -72,10 +90,11 @@ void decode_allocation(Decoder& d) {
 
 // ---- ld, st
 
-void note_cells(Warp& warp, const Step& step, const TensorAccess& access, uint32_t address,
-                bool write) {
+/// Records the access; its epoch.
+Epoch note_cells(Warp& warp, const Step& step, const TensorAccess& access, uint32_t address,
+                 bool write) {
   OrderClocks* const clocks = clocks_of(warp);
-  if (clocks == nullptr) return;
+  if (clocks == nullptr) return {};
   const AsyncWork work =
       clocks->issue(warp.global, write ? AccessKind::kTensorStore : AccessKind::kTensorLoad,
                     instruction_key(warp.code(), step));
@@ -86,7 +105,7 @@ void note_cells(Warp& warp, const Step& step, const TensorAccess& access, uint32
     for (uint32_t t = 0; t < kLanes; ++t) {
       note_tensor(*warp.cta, actor, lane + t, column, tensor_column_span(access), write);
     }
-    return;
+    return actor.epoch;
   }
   for (uint32_t r = 0; r < tensor_register_count(access); ++r) {
     for (uint32_t t = 0; t < kLanes; ++t) {
@@ -94,6 +113,7 @@ void note_cells(Warp& warp, const Step& step, const TensorAccess& access, uint32
       note_tensor(*warp.cta, actor, lane + cell.lane, column + cell.column, width, write);
     }
   }
+  return actor.epoch;
 }
 
 uint32_t uniform_address(Warp& warp, const TensorOperandAddress& address, uint32_t active) {
@@ -120,11 +140,12 @@ Outcome load_lanes(Warp& warp, const Step& step, uint32_t active) {
       warp.grid(),
       d.reducing ? memory.load_reduce(owner, quarter, d.access, address, d.reduce, rows, reduced)
                  : memory.load(owner, quarter, d.access, address, rows));
-  note_cells(warp, step, d.access, address, false);
+  const Epoch epoch = note_cells(warp, step, d.access, address, false);
   for (size_t r = 0; r < d.slots.size(); ++r) {
     std::copy_n(registers[r].data(), kLanes, warp.row(d.slots[r]));
   }
   if (d.reducing) std::copy_n(reduced, kLanes, warp.row(d.reduced_slot));
+  if (epoch.step != 0) begin_tensor_load(warp, d.slots, epoch);
   return Outcome::kNext;
 }
 

@@ -61,6 +61,28 @@ inline uint32_t tensor_value(const Warp& warp, const TensorOperandAddress& addre
          static_cast<uint32_t>(address.offset);
 }
 
+/// PTX: all tcgen05 instructions of a kernel have one .cta_group.
+inline void check_group(Warp& warp, const Step& step) {
+  Grid& grid = warp.grid();
+  const uint32_t group = tensor_detail(step).cta_group;
+  if (grid.tensor_group == 0) {
+    grid.tensor_group = group;
+    grid.tensor_group_key = instruction_key(warp.code(), step);
+  }
+  if (grid.tensor_group == group) return;
+  stop(fault_kind_name(FaultKind::kBadOperand),
+       concat("all tcgen05 instructions of a kernel must have one .cta_group; got ", group,
+              " after ", grid.tensor_group, " (", instruction_text(grid, grid.tensor_group_key),
+              ")"));
+}
+
+/// cta_group::2 needs both CTAs of the pair.
+inline bool has_peer(const Cta& cta) {
+  const uint32_t peer = cta.rank ^ 1u;
+  const auto& shared = cta.cluster->shared;
+  return peer < shared.size() && shared[peer] != nullptr;
+}
+
 inline TensorMemory& memory_of(Cta& cta) {
   if (cta.tensor == nullptr) {
     stop(fault_kind_name(FaultKind::kUnsupported), "this chip has no tensor memory");

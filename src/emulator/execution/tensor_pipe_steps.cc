@@ -44,8 +44,9 @@ void touch(ActionJob& job, const std::vector<Cta*>& sides, const MmaTouches& tou
   }
 }
 
-void fill_sides(const std::vector<Cta*>& ctas, TensorSide sides[2]) {
+void fill_sides(const ActionJob& job, const std::vector<Cta*>& ctas, TensorSide sides[2]) {
   for (size_t s = 0; s < ctas.size(); ++s) {
+    job.require_running(*ctas[s]);
     sides[s] = {ctas[s]->shared.get(), &memory_of(*ctas[s]), ctas[s]->serial};
   }
 }
@@ -82,7 +83,7 @@ void issue_mma(Warp& warp, const Step& step, uint32_t lane) {
                   TensorMma now = op;
                   if (masked) now.disabled_lanes = disabled.data();
                   TensorSide sides[2];
-                  fill_sides(ctas, sides);
+                  fill_sides(job, ctas, sides);
                   MmaTouches touches;
                   require_initialized(job.warp->grid(), tensor_mma(now, sides, &touches), job.lane);
                   touch(job, ctas, touches);
@@ -97,7 +98,7 @@ void issue_copy(Warp& warp, const Step& step, uint32_t lane) {
   const TensorDetail* const detail = &d;
   issue_to_pipe(warp, make_job(warp, step, lane, AccessKind::kTensorCopy, [=](ActionJob& job) {
                   TensorSide sides[2];
-                  fill_sides(ctas, sides);
+                  fill_sides(job, ctas, sides);
                   MmaTouches touches;
                   for (uint32_t s = 0; s < ctas.size(); ++s) {
                     require_initialized(job.warp->grid(),
@@ -141,9 +142,12 @@ void issue_commit(Warp& warp, const Step& step, uint32_t lane) {
   } else {
     owners.push_back(own);
   }
+  // What the arrival will carry is decided now, not when it happens.
   Epoch epoch;
+  SyncClock carried;
   if (OrderClocks* const clocks = clocks_of(warp); clocks != nullptr) {
     epoch = clocks->pipe_epoch(warp.global);
+    clocks->release(warp.global, &carried);
   }
   auto job = std::make_unique<ActionJob>();
   job->warp = &warp;
@@ -152,11 +156,12 @@ void issue_commit(Warp& warp, const Step& step, uint32_t lane) {
   job->code = &warp.code();
   job->action = [=](ActionJob& self) {
     for (Cta* const owner : owners) {
+      self.require_running(*owner);
       OrderClocks* const clocks = owner->cluster->clocks.get();
       SyncClock* const clock = owner->mbarriers->open_clock(offset);
       if (clocks != nullptr && clock != nullptr) {
         clocks->publish(epoch, clock);
-        clocks->release(self.warp->global, clock);
+        OrderClocks::merge(carried, clock);
       }
       require(owner->mbarriers->arrive(offset, 1).fault, self.lane);
     }
@@ -167,6 +172,7 @@ void issue_commit(Warp& warp, const Step& step, uint32_t lane) {
 template <void (*kIssue)(Warp&, const Step&, uint32_t)>
 Outcome pipe_lanes(Warp& warp, const Step& step, uint32_t active) {
   memory_of(*warp.cta);
+  check_group(warp, step);
   each_lane(active, [&](uint32_t i) { kIssue(warp, step, i); });
   return Outcome::kNext;
 }

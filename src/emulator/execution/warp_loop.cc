@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/message.h"
+#include "emulator/execution/register_watch.h"
 #include "emulator/execution/scheduler.h"
 #include "emulator/execution/trace.h"
 
@@ -122,6 +123,7 @@ uint32_t run_warp(Warp& warp, uint32_t budget) {
       if (step.blocking && !prepare(warp, step, active)) {
         outcome = Outcome::kBlocked;
       } else {
+        if (step.watched) check_registers(warp, step);
         if (tracer != nullptr) tracer->before(warp, step, active);
         outcome = step.run(warp, step, active);
       }

@@ -232,6 +232,16 @@ uint32_t MbarrierTable::pending_count(uint64_t token) {
   return static_cast<uint32_t>(token & kCountMask);
 }
 
+void MbarrierTable::set_origin(uint32_t offset, const Origin& origin) {
+  const auto it = records_.find(offset);
+  if (it != records_.end()) it->second.origin = origin;
+}
+
+MbarrierTable::Origin MbarrierTable::origin(uint32_t offset) const {
+  const auto it = records_.find(offset);
+  return it == records_.end() ? Origin{} : it->second.origin;
+}
+
 SyncClock* MbarrierTable::open_clock(uint32_t offset) {
   const auto it = records_.find(offset);
   return it == records_.end() ? nullptr : &it->second.open;

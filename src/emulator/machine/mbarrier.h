@@ -45,6 +45,14 @@ class MbarrierTable {
   explicit MbarrierTable(SharedMemory* shared) : shared_(shared) {}
 
   Fault init(uint32_t offset, uint32_t count);
+  /// Who initialized a barrier, for those who use it.
+  struct Origin {
+    Epoch epoch;  ///< step 0: unknown
+    uint32_t warp = 0;
+    uint32_t instruction = 0;
+  };
+  void set_origin(uint32_t offset, const Origin& origin);
+  Origin origin(uint32_t offset) const;
   Fault invalidate(uint32_t offset);
   /// arrive (drop: arrive_drop; no_complete: it must not complete the phase).
   MbarrierOutcome arrive(uint32_t offset, uint32_t count, bool drop = false,
@@ -81,6 +89,7 @@ class MbarrierTable {
     uint64_t phase = 0;
     uint64_t observed = 0;  ///< phases below this number have been seen complete
     MbarrierState state;
+    Origin origin;
     SyncClock open;
     SyncClock completed;
   };

@@ -39,12 +39,88 @@ void OrderClocks::release(uint32_t warp, SyncClock* into) {
   WarpClocks& clocks = warps_[warp];
   join(&into->ordered, clocks.ordered);
   join(&into->fenced, clocks.fenced);
+  join(&into->published, clocks.published);
+  join(&into->inits, clocks.inits);
   clocks.ordered[own(warp)] = ++steps_[own(warp)];
 }
 
 void OrderClocks::acquire(uint32_t warp, const SyncClock& from) {
-  join(&warps_[warp].ordered, from.ordered);
-  join(&warps_[warp].fenced, from.fenced);
+  WarpClocks& clocks = warps_[warp];
+  join(&clocks.ordered, from.ordered);
+  join(&clocks.fenced, from.fenced);
+  join(&clocks.published, from.published);
+  join(&clocks.inits, from.inits);
+}
+
+void OrderClocks::merge(const SyncClock& from, SyncClock* into) {
+  join(&into->ordered, from.ordered);
+  join(&into->fenced, from.fenced);
+  join(&into->published, from.published);
+  join(&into->inits, from.inits);
+}
+
+void OrderClocks::settle_relaxed(uint32_t warp) {
+  SyncClock& relaxed = warps_[warp].relaxed;
+  if (relaxed.ordered.empty()) return;
+  acquire(warp, relaxed);
+  relaxed.clear();
+}
+
+void OrderClocks::fence_threads(uint32_t warp) {
+  settle_relaxed(warp);
+  WarpClocks& clocks = warps_[warp];
+  join(&clocks.published, clocks.ordered);
+  clocks.ordered[own(warp)] = ++steps_[own(warp)];
+}
+
+bool OrderClocks::write_location(uint32_t warp, uint64_t address, bool releases) {
+  const WarpClocks& clocks = warps_[warp];
+  if (releases) {
+    release(warp, &locations_[address]);
+    return true;
+  }
+  if (clocks.published.empty()) return false;
+  SyncClock& location = locations_[address];
+  join(&location.ordered, clocks.published);
+  join(&location.fenced, clocks.fenced);
+  join(&location.published, clocks.published);
+  return true;
+}
+
+void OrderClocks::read_location(uint32_t warp, uint64_t address) {
+  const auto it = locations_.find(address);
+  if (it != locations_.end()) acquire(warp, it->second);
+}
+
+void OrderClocks::acquire_everything(uint32_t warp) {
+  join(&warps_[warp].ordered, steps_);
+  join(&warps_[warp].fenced, steps_);
+}
+
+void OrderClocks::fence_inits(uint32_t warp) {
+  WarpClocks& clocks = warps_[warp];
+  clocks.inits.resize(strands_, 0);
+  clocks.inits[own(warp)] = clocks.ordered[own(warp)];
+  clocks.ordered[own(warp)] = ++steps_[own(warp)];
+}
+
+void OrderClocks::release_relaxed(uint32_t warp, SyncClock* into) const {
+  const WarpClocks& clocks = warps_[warp];
+  join(&into->inits, clocks.inits);
+  if (clocks.published.empty()) return;
+  join(&into->ordered, clocks.published);
+  join(&into->published, clocks.published);
+  join(&into->fenced, clocks.fenced);
+}
+
+void OrderClocks::acquire_relaxed(uint32_t warp, const SyncClock& from) {
+  merge(from, &warps_[warp].relaxed);
+}
+
+bool OrderClocks::sees_init(uint32_t warp, Epoch epoch) const {
+  const ClockVector& inits = warps_[warp].inits;
+  return has_seen(warp, epoch) ||
+         (epoch.strand < inits.size() && inits[epoch.strand] >= epoch.step);
 }
 
 void OrderClocks::synchronize(const uint32_t* warps, uint32_t count) {
@@ -86,6 +162,7 @@ void OrderClocks::tensor_fence_before(uint32_t warp) {
 }
 
 void OrderClocks::tensor_fence_after(uint32_t warp) {
+  settle_relaxed(warp);
   if (rules_.tensor_fences) join(&warps_[warp].tensor, warps_[warp].ordered);
 }
 
@@ -109,9 +186,10 @@ Actor OrderClocks::own_access(uint32_t warp, AccessKind kind, uint32_t instructi
           &clocks.fenced};
 }
 
-AsyncWork OrderClocks::issue(uint32_t warp, AccessKind kind, uint32_t instruction) {
-  uint32_t strand = pipe(warp);
-  if (kind == AccessKind::kBulk) {
+AsyncWork OrderClocks::issue(uint32_t warp, AccessKind kind, uint32_t instruction,
+                             uint32_t pipe_warp) {
+  uint32_t strand = pipe(pipe_warp);
+  if (kind == AccessKind::kBulk || kind == AccessKind::kBulkReduce) {
     strand = first_slot_ + next_slot_;
     next_slot_ = (next_slot_ + 1) % slots_;
   } else if (kind == AccessKind::kTensorLoad) {
@@ -120,7 +198,7 @@ AsyncWork OrderClocks::issue(uint32_t warp, AccessKind kind, uint32_t instructio
     strand = store(warp);
   }
   AsyncWork work;
-  const WarpClocks& clocks = warps_[warp];
+  WarpClocks& clocks = warps_[warp];
   const bool tensor = kind >= AccessKind::kTensorMma;
   work.ordered = tensor && rules_.tensor_fences ? clocks.tensor : clocks.ordered;
   if (tensor && rules_.tensor_fences) {
@@ -131,6 +209,16 @@ AsyncWork OrderClocks::issue(uint32_t warp, AccessKind kind, uint32_t instructio
   work.fenced = clocks.fenced;
   work.actor = {
       kind, static_cast<uint16_t>(warp), {strand, ++steps_[strand]}, instruction, nullptr, nullptr};
+  clocks.ordered[own(warp)] =
+      ++steps_[own(warp)];  // what the warp does next is not before the work
+  return work;
+}
+
+AsyncWork OrderClocks::tensor_free(uint32_t warp, uint32_t instruction) const {
+  AsyncWork work;
+  work.actor = own_access(warp, AccessKind::kTensorFree, instruction);
+  work.ordered = warps_[warp].ordered;
+  join(&work.ordered, warps_[warp].tensor);
   return work;
 }
 

@@ -21,12 +21,14 @@ enum class AccessKind : uint8_t {
   kGeneric,      ///< ordinary loads and stores
   kStrong,       ///< atomics and relaxed, acquire or release accesses: no race among themselves
   kBulk,         ///< TMA and bulk copies, async proxy
+  kBulkReduce,   ///< reductions of them in global memory: no race among themselves and with atomics
   kWgmma,        ///< operand reads of wgmma, async proxy
   kTensorMma,    ///< tcgen05.mma
   kTensorCopy,   ///< tcgen05.cp
   kTensorShift,  ///< tcgen05.shift
   kTensorLoad,   ///< tcgen05.ld
   kTensorStore,  ///< tcgen05.st
+  kTensorFree,   ///< tcgen05.dealloc, by a warp's own instruction
 };
 
 /// Which rules are applied where sources differ.
@@ -52,9 +54,13 @@ using ClockVector = std::vector<uint32_t>;
 struct SyncClock {
   ClockVector ordered;
   ClockVector fenced;
+  ClockVector published;  ///< made visible to other CTAs by fences; often empty
+  ClockVector inits;      ///< mbarrier.init that fence.mbarrier_init made visible; often empty
   void clear() {
     ordered.clear();
     fenced.clear();
+    published.clear();
+    inits.clear();
   }
 };
 
@@ -86,6 +92,22 @@ class OrderClocks {
   /// All listed warps see each other's earlier steps (bar.sync, cluster barrier, bar.warp).
   void synchronize(const uint32_t* warps, uint32_t count);
   void fence_proxy_async(uint32_t warp);
+  /// fence.acq_rel, fence.sc, membar: later strong writes carry what was done before.
+  void fence_threads(uint32_t warp);
+  /// A strong write, or a releasing one, of a location. False if there is nothing to carry.
+  bool write_location(uint32_t warp, uint64_t address, bool releases);
+  /// A strong read acquires whatever the location carries; stricter than that only silicon is.
+  void read_location(uint32_t warp, uint64_t address);
+  /// Somebody outside the cluster may have passed on anything that happened so far.
+  void acquire_everything(uint32_t warp);
+  /// fence.mbarrier_init.
+  void fence_inits(uint32_t warp);
+  /// A relaxed arrival: carries what fences have made visible.
+  void release_relaxed(uint32_t warp, SyncClock* into) const;
+  /// A relaxed wait: counts from the next fence on, tcgen05.fence::after_thread_sync included.
+  void acquire_relaxed(uint32_t warp, const SyncClock& from);
+  /// Whether the warp may use a barrier that was initialized at that step.
+  bool sees_init(uint32_t warp, Epoch epoch) const;
   void tensor_fence_before(uint32_t warp);
   void tensor_fence_after(uint32_t warp);
   /// tcgen05.wait::ld and wait::st.
@@ -96,30 +118,45 @@ class OrderClocks {
   void observe(uint32_t warp, Epoch epoch);
   /// Asynchronous work arrives on a barrier: complete_tx, tcgen05.commit.
   void publish(Epoch epoch, SyncClock* into) const;
+  /// into also carries all that `from` carries.
+  static void merge(const SyncClock& from, SyncClock* into);
 
   /// The warp's next access by its own instruction.
   Actor own_access(uint32_t warp, AccessKind kind, uint32_t instruction) const;
   /// Issues asynchronous work: kBulk takes a slot; the tensor kinds take the warp's pipe.
-  AsyncWork issue(uint32_t warp, AccessKind kind, uint32_t instruction);
+  AsyncWork issue(uint32_t warp, AccessKind kind, uint32_t instruction) {
+    return issue(warp, kind, instruction, warp);
+  }
+  /// The same in the tensor pipe of another warp: wgmma belongs to four of them.
+  AsyncWork issue(uint32_t warp, AccessKind kind, uint32_t instruction, uint32_t pipe_warp);
+  /// tcgen05.dealloc: by the warp, after what it has waited for.
+  AsyncWork tensor_free(uint32_t warp, uint32_t instruction) const;
   static Actor actor_of(const AsyncWork& work);
   /// Epoch of the latest work in the warp's tensor pipe: what a commit now would cover.
   Epoch pipe_epoch(uint32_t warp) const;
+  /// The warp's current step of its own instructions.
+  Epoch own_epoch(uint32_t warp) const { return {own(warp), steps_[own(warp)]}; }
+  bool has_seen(uint32_t warp, Epoch epoch) const {
+    return warps_[warp].ordered[epoch.strand] >= epoch.step;
+  }
 
   const OrderRules& rules() const { return rules_; }
-  /// The clock of a memory location used for release and acquire.
-  SyncClock* location(uint64_t address) { return &locations_[address]; }
 
  private:
   struct WarpClocks {
     ClockVector ordered;
     ClockVector fenced;  ///< own-instruction writes that are visible to the async proxy
     ClockVector tensor;  ///< what tcgen05 accesses are ordered after, with tensor_fences
+    ClockVector published;
+    ClockVector inits;
+    SyncClock relaxed;  ///< of relaxed waits since the last fence
   };
   static uint32_t own(uint32_t warp) { return 4 * warp; }
   static uint32_t pipe(uint32_t warp) { return 4 * warp + 1; }
   static uint32_t load(uint32_t warp) { return 4 * warp + 2; }
   static uint32_t store(uint32_t warp) { return 4 * warp + 3; }
   void wait_tensor(uint32_t warp, uint32_t strand);
+  void settle_relaxed(uint32_t warp);
 
   OrderRules rules_;
   uint32_t strands_;

@@ -9,32 +9,17 @@
 namespace flamia::emulator {
 namespace {
 
-const char* kind_name(AccessKind kind) {
-  switch (kind) {
-    case AccessKind::kGeneric:
-      return "generic";
-    case AccessKind::kStrong:
-      return "atomic";
-    case AccessKind::kBulk:
-      return "bulk copy";
-    case AccessKind::kWgmma:
-      return "wgmma";
-    case AccessKind::kTensorMma:
-      return "tcgen05.mma";
-    case AccessKind::kTensorCopy:
-      return "tcgen05.cp";
-    case AccessKind::kTensorShift:
-      return "tcgen05.shift";
-    case AccessKind::kTensorLoad:
-      return "tcgen05.ld";
-    case AccessKind::kTensorStore:
-      return "tcgen05.st";
-  }
-  return "invalid";
-}
-
 bool is_generic(AccessKind kind) {
   return kind == AccessKind::kGeneric || kind == AccessKind::kStrong;
+}
+
+bool is_bulk(AccessKind kind) {
+  return kind == AccessKind::kBulk || kind == AccessKind::kBulkReduce;
+}
+
+/// Read-modify-writes and their like, which may meet each other.
+bool is_atomic(AccessKind kind) {
+  return kind == AccessKind::kStrong || kind == AccessKind::kBulkReduce;
 }
 
 /// Pairs that PTX documents as pipelined.
@@ -48,53 +33,95 @@ bool pipelined(AccessKind first, AccessKind second) {
 HazardKind kind_of(AccessKind first) {
   if (first == AccessKind::kTensorLoad) return HazardKind::kMissingWaitLoad;
   if (first == AccessKind::kTensorStore) return HazardKind::kMissingWaitStore;
-  return is_generic(first) ? HazardKind::kRace : HazardKind::kNotComplete;
+  return is_generic(first) || first == AccessKind::kTensorFree ? HazardKind::kRace
+                                                               : HazardKind::kNotComplete;
 }
 
 std::string party_text(const HazardParty& party) {
-  return concat(kind_name(party.kind), party.write ? " write" : " read", " of warp ", party.warp,
-                " (instruction ", party.instruction, ")");
+  return concat(access_kind_name(party.kind), party.write ? " write" : " read", " of warp ",
+                party.warp, " (instruction ", party.instruction, ")");
 }
 
 }  // namespace
 
-std::string describe(const Hazard& hazard) {
-  const char* why = "no barrier between them";
-  switch (hazard.kind) {
-    case HazardKind::kRace:
-      break;
-    case HazardKind::kMissingProxyFence:
-      why = "no fence.proxy.async between them";
-      break;
-    case HazardKind::kNotComplete:
-      why = "the completion of the first was not waited for";
-      break;
-    case HazardKind::kMissingWaitLoad:
-      why = "no tcgen05.wait::ld after the first";
-      break;
-    case HazardKind::kMissingWaitStore:
-      why = "no tcgen05.wait::st after the first";
-      break;
+const char* access_kind_name(AccessKind kind) {
+  switch (kind) {
+    case AccessKind::kGeneric:
+      return "generic";
+    case AccessKind::kStrong:
+      return "atomic";
+    case AccessKind::kBulk:
+      return "bulk copy";
+    case AccessKind::kBulkReduce:
+      return "bulk reduction";
+    case AccessKind::kWgmma:
+      return "wgmma";
+    case AccessKind::kTensorMma:
+      return "tcgen05.mma";
+    case AccessKind::kTensorCopy:
+      return "tcgen05.cp";
+    case AccessKind::kTensorShift:
+      return "tcgen05.shift";
+    case AccessKind::kTensorLoad:
+      return "tcgen05.ld";
+    case AccessKind::kTensorStore:
+      return "tcgen05.st";
+    case AccessKind::kTensorFree:
+      return "tcgen05.dealloc";
   }
+  return "invalid";
+}
+
+const char* hazard_reason(HazardKind kind) {
+  switch (kind) {
+    case HazardKind::kRace:
+      return "no barrier between them";
+    case HazardKind::kMissingProxyFence:
+      return "no fence.proxy.async between them";
+    case HazardKind::kNotComplete:
+      return "the completion of the first was not waited for";
+    case HazardKind::kMissingWaitLoad:
+      return "no tcgen05.wait::ld after the first";
+    case HazardKind::kMissingWaitStore:
+      return "no tcgen05.wait::st after the first";
+  }
+  return "invalid";
+}
+
+std::string describe(const Hazard& hazard) {
   return concat(party_text(hazard.first), " and ", party_text(hazard.second), " at ",
-                hazard.address, ": ", why);
+                hazard.address, ": ", hazard_reason(hazard.kind));
 }
 
 Shadow::Cell* Shadow::cell(uint64_t word) {
   const uint64_t index = word / kPageCells;
   if (index != last_index_) {
+    if (memory_ == Memory::kGlobal && pages_.size() == kMostGlobalPages &&
+        pages_.find(index) == pages_.end()) {
+      clear();
+    }
     std::unique_ptr<Page>& page = pages_[index];
     if (page == nullptr) page = std::make_unique<Page>();
+    if (index == missing_index_) missing_index_ = ~uint64_t{0};
     last_page_ = page.get();
     last_index_ = index;
   }
   return &last_page_->cells[word % kPageCells];
 }
 
+bool Shadow::has_page(uint64_t word) {
+  const uint64_t index = word / kPageCells;
+  if (index == last_index_) return true;
+  if (index == missing_index_) return false;
+  if (pages_.find(index) != pages_.end()) return true;
+  missing_index_ = index;
+  return false;
+}
+
 bool Shadow::ordered(const Record& before, const Actor& actor) const {
   if (before.strand == actor.epoch.strand) {
     // One strand is in order with itself; a bulk slot only with the same operation.
-    if (before.kind == AccessKind::kBulk) {
+    if (is_bulk(before.kind)) {
       if (before.step == actor.epoch.step) return true;
     } else {
       return !rules_.documented_pipeline_only || before.step == actor.epoch.step ||
@@ -103,12 +130,14 @@ bool Shadow::ordered(const Record& before, const Actor& actor) const {
     }
   }
   if (before.kind == AccessKind::kStrong && actor.kind == AccessKind::kStrong) return true;
+  // Elements of bulk reductions are atomic in global memory; their source is only read.
+  if (memory_ == Memory::kGlobal && is_atomic(before.kind) && is_atomic(actor.kind)) return true;
   return before.strand < actor.ordered->size() && (*actor.ordered)[before.strand] >= before.step;
 }
 
 /// An ordered generic write that the async proxy may not see yet.
 bool Shadow::needs_fence(const Record& before, const Actor& actor) const {
-  if (memory_ == Memory::kTensor || !is_generic(before.kind) || is_generic(actor.kind))
+  if (memory_ != Memory::kShared || !is_generic(before.kind) || is_generic(actor.kind))
     return false;
   return before.strand >= actor.fenced->size() || (*actor.fenced)[before.strand] < before.step;
 }
@@ -138,6 +167,10 @@ std::optional<Hazard> Shadow::access(const Actor& actor, uint64_t address, uint6
     const uint64_t first = std::max(address, word * 4) - word * 4;
     const uint64_t last = std::min(end, word * 4 + 4) - word * 4;
     const uint8_t mask = static_cast<uint8_t>(((1u << (last - first)) - 1u) << first);
+    if (!kWrite && memory_ == Memory::kGlobal && !has_page(word)) {
+      word = word / kPageCells * kPageCells + kPageCells - 1;
+      continue;
+    }
     Cell* at = cell(word);
     if (at->domain != domain) {
       drop_readers(at);
@@ -224,6 +257,7 @@ void Shadow::clear() {
   pages_.clear();
   last_index_ = ~uint64_t{0};
   last_page_ = nullptr;
+  missing_index_ = ~uint64_t{0};
   readers_.assign(1, {});
   free_readers_.clear();
 }

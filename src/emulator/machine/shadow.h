@@ -1,6 +1,10 @@
 // The access history of one memory: finds pairs of accesses that nothing orders.
 // Depends on: order_clocks.h. Used by: the interpreter, for shared memory of a cluster (addresses
 // rank << 24 | offset), TMEM (tensor_cell_address) and global memory.
+// Global memory. Only what the cluster itself has written is followed, in pages: a read of other
+// pages costs one look-up, so that a read before the first write of its page is not remembered (the
+// other order of the two is a race as well, and some seed takes it). Beyond kMostGlobalPages the
+// history starts afresh. Whether the async proxy sees generic writes is not checked there.
 // Constant time per 4 bytes accessed. One writer and, in general, one reader are remembered per
 // 4 bytes, with the bytes they touched; a write of other bytes of the same word replaces the first,
 // so that a race may be missed there, but none is invented.
@@ -40,6 +44,10 @@ struct Hazard {
   HazardParty second;
 };
 
+/// "tcgen05.ld", "bulk copy", "generic", ...
+const char* access_kind_name(AccessKind kind);
+/// "no barrier between them", ...
+const char* hazard_reason(HazardKind kind);
 /// "generic write of warp 3 (instruction 120) and bulk read of warp 0 (instruction 140) at 0x410:
 /// no fence.proxy.async between them". The interpreter replaces instruction indices by lines.
 std::string describe(const Hazard& hazard);
@@ -83,11 +91,13 @@ class Shadow {
     uint32_t domain = 0;
   };
   static constexpr uint64_t kPageCells = 1024;
+  static constexpr size_t kMostGlobalPages = 1024;
   struct Page {
     Cell cells[kPageCells];
   };
 
   Cell* cell(uint64_t word);
+  bool has_page(uint64_t word);
   bool ordered(const Record& before, const Actor& actor) const;
   bool needs_fence(const Record& before, const Actor& actor) const;
   Hazard hazard(HazardKind kind, uint64_t word, const Record& before, bool before_writes,
@@ -102,6 +112,7 @@ class Shadow {
   std::unordered_map<uint64_t, std::unique_ptr<Page>> pages_;
   uint64_t last_index_ = ~uint64_t{0};
   Page* last_page_ = nullptr;
+  uint64_t missing_index_ = ~uint64_t{0};  ///< a page that does not exist
   std::vector<std::vector<Record>> readers_ = std::vector<std::vector<Record>>(1);
   std::vector<uint32_t> free_readers_;
 };

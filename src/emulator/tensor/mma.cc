@@ -88,7 +88,8 @@ void store_accumulator(bool f16, uint32_t n, const float* c, uint32_t (*d)[32]) 
 
 /// What an H200 does with 8-bit mma.sync: two steps of 16 products from zero, the first with the
 /// lower half of every four K indices, then C is added in binary32 (bitwise on 65 536 outputs).
-void multiply_8bit(const Matrix& a, const Matrix& b, float* c) {
+/// With binary16 accumulators both steps and the last sum round to binary16 (4096 outputs).
+void multiply_8bit(const Matrix& a, const Matrix& b, bool f16_accumulator, float* c) {
   Matrix halves[2];
   const uint32_t middle = a.k / 2;
   const auto reorder = [&](const Matrix& from, Matrix* to) {
@@ -105,6 +106,7 @@ void multiply_8bit(const Matrix& a, const Matrix& b, float* c) {
   ProductRules rules;
   rules.model = kHopperF16Accumulator;
   rules.model.chunk = static_cast<int>(middle);
+  rules.f16_result = f16_accumulator;
   std::vector<float> sums(size_t{a.rows} * b.rows, 0.0f);
   multiply(rules, halves[0], halves[1], {}, {}, sums.data());
   for (size_t i = 0; i < sums.size(); ++i) {
@@ -122,7 +124,8 @@ Fault mma_sync(const MmaSync& spec, const uint32_t (*a)[32], const uint32_t (*b)
   const uint32_t bytes = element_bytes(spec.a);
   const uint32_t row_bytes = spec.k * bytes;
   if ((row_bytes != 16 && row_bytes != kStepBytes) || !same_width_types(spec.a, spec.b) ||
-      spec.a > ElementFormat::kE5M2 || (spec.f16_accumulator && spec.a != ElementFormat::kF16)) {
+      spec.a > ElementFormat::kE5M2 ||
+      (spec.f16_accumulator && bytes != 1 && spec.a != ElementFormat::kF16)) {
     return make_fault(FaultKind::kUnsupported,
                       concat("mma.sync: m16n8k", spec.k, " of these types is not modelled"));
   }
@@ -135,7 +138,7 @@ Fault mma_sync(const MmaSync& spec, const uint32_t (*a)[32], const uint32_t (*b)
   float sums[16 * 8];
   load_accumulator(spec.f16_accumulator, 8, c, sums);
   if (is_8bit(spec.a) && spec.mode == NumericMode::kHardware) {
-    multiply_8bit(a_values, b_values, sums);
+    multiply_8bit(a_values, b_values, spec.f16_accumulator, sums);
   } else {
     ProductRules rules;
     rules.mode = spec.mode;

@@ -91,7 +91,7 @@ Fault bulk_reduce(ReduceOp op, MapType type, const SharedSide& from, GlobalMemor
   if (!fault.ok()) return fault;
   const uint32_t size = map_element_bits(type) / 8;
   for (uint32_t i = 0; i < bytes; i += size) {
-    reduce_element(op, type, type == MapType::kF32, from.memory->at(from.offset + i),
+    reduce_element(op, type, false, from.memory->at(from.offset + i),
                    reinterpret_cast<uint8_t*>(to) + i);
   }
   result->unwritten = from.memory->first_unwritten(from.offset, bytes) != bytes ||

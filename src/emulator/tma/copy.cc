@@ -37,11 +37,10 @@ void fill_pattern(const TensorMap& map, uint8_t out[kPiece]) {
 }
 
 /// What a load makes of a word of the tf32 types: rounded to 10 fraction bits, ties to even, one
-/// NaN (H200). That kTF32Ftz flushes subnormals follows its name only.
-uint32_t round_tf32(uint32_t bits, bool flush) {
+/// NaN. An H200 does the same for kTF32Ftz: it flushes nothing.
+uint32_t round_tf32(uint32_t bits) {
   constexpr uint32_t kTf32Nan = 0x7fffe000u;
   if (is_nan(bits_float(bits))) return kTf32Nan;
-  if (flush && (bits & kFloatInfinityBits) == 0) return bits & kFloatSignBit;
   return (bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu;
 }
 
@@ -111,6 +110,16 @@ Inside inside_of(const TensorMap& map, int32_t start) {
   return {static_cast<uint32_t>(first), static_cast<uint32_t>(last)};
 }
 
+/// The part of a row that a store or reduction changes: an H200 clips whole units of 16 bytes, so
+/// that it writes beyond a row whose end is no multiple of them.
+Inside written_part(const TensorMap& map, int32_t start) {
+  Inside part = inside_of(map, start);
+  if (part.first == part.last || padded_type(map.type)) return part;
+  const uint32_t unit = kPiece * 8 / map_element_bits(map.type);
+  part.last = std::min((part.last + unit - 1) / unit * unit, map.box[0]);
+  return part;
+}
+
 /// Moves one row between its pieces in shared memory and a linear buffer. row_offset: of the row in
 /// the unswizzled box.
 template <typename Move>
@@ -165,7 +174,7 @@ Fault load_row(const TensorMap& map, int32_t start, bool inside, uint64_t addres
     for (uint32_t i = 0; i < bytes; i += 4) {
       uint32_t word = 0;
       std::memcpy(&word, data->data() + skip + i, 4);
-      word = round_tf32(word, map.type == MapType::kTF32Ftz);
+      word = round_tf32(word);
       std::memcpy(data->data() + skip + i, &word, 4);
     }
   }
@@ -214,7 +223,7 @@ Fault store_rows(const TensorMap& map, const int32_t* coordinates, const ReduceO
   const uint32_t row_bytes = map_shared_bytes(map.type, map.box[0]);
   const uint32_t pitch = map_row_pitch(map);
   const uint32_t useful = payload(map.type);
-  const Inside part = inside_of(map, coordinates[0]);
+  const Inside part = written_part(map, coordinates[0]);
   std::vector<uint8_t> data(row_bytes), written(row_bytes);
   return for_each_row(map, coordinates, [&](uint32_t row, bool inside, uint64_t address) -> Fault {
     Fault bounds;
@@ -245,7 +254,7 @@ Fault store_rows(const TensorMap& map, const int32_t* coordinates, const ReduceO
     uint8_t* target = reinterpret_cast<uint8_t*>(to);
     const uint32_t skip = global_bytes(map, part.first);
     if (op != nullptr) {
-      const bool flush = map.type == MapType::kF32Ftz;
+      const bool flush = map.type == MapType::kF32Ftz || map.type == MapType::kTF32Ftz;
       const uint32_t size = map_element_bits(map.type) / 8;
       for (uint32_t i = 0; i < bytes; i += size) {
         reduce_element(*op, map.type, flush, data.data() + skip + i, target + i);
@@ -277,6 +286,17 @@ Fault check_gather(const TensorMap& map) {
   return {};
 }
 
+/// An H200 stops at a store or reduction that begins before the tensor in any dimension.
+Fault check_store_start(const TensorMap& map, const int32_t* coordinates) {
+  for (uint32_t i = 0; i < map.rank; ++i) {
+    if (coordinates[i] >= 0) continue;
+    return make_fault(FaultKind::kBadOperand,
+                      concat("tensor store: coordinate ", i, " must not be negative; got ",
+                             coordinates[i], " (only loads may begin before the tensor)"));
+  }
+  return {};
+}
+
 Fault check_store_type(const TensorMap& map) {
   if (map.type == MapType::kU4Align16) {
     return make_fault(FaultKind::kBadOperand,
@@ -304,6 +324,7 @@ Fault tile_load(const TensorMap& map, const int32_t* coordinates, const GlobalMe
 Fault tile_store(const TensorMap& map, const int32_t* coordinates, GlobalMemory* global,
                  const SharedSide& from, CopyResult* result) {
   Fault fault = check_tile(map, coordinates[0]);
+  if (fault.ok()) fault = check_store_start(map, coordinates);
   if (fault.ok()) fault = check_store_type(map);
   if (fault.ok()) fault = check_shared(from, footprint(map, 1), kTileAlignment);
   if (!fault.ok()) return fault;
@@ -313,6 +334,7 @@ Fault tile_store(const TensorMap& map, const int32_t* coordinates, GlobalMemory*
 Fault tile_reduce(const TensorMap& map, const int32_t* coordinates, ReduceOp op,
                   GlobalMemory* global, const SharedSide& from, CopyResult* result) {
   Fault fault = check_tile(map, coordinates[0]);
+  if (fault.ok()) fault = check_store_start(map, coordinates);
   if (fault.ok()) fault = check_reduce(op, map.type);
   if (fault.ok()) fault = check_shared(from, footprint(map, 1), kTileAlignment);
   if (!fault.ok()) return fault;

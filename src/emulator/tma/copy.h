@@ -35,7 +35,8 @@ struct SharedSide {
 enum class ReduceOp : uint8_t { kAdd, kMin, kMax, kInc, kDec, kAnd, kOr, kXor };
 
 /// Tile mode. coordinates: innermost first, in elements, any sign. Faults: alignment of shared
-/// memory (128 bytes) and of the innermost coordinate (16 bytes), memory bounds, damaged maps.
+/// memory (128 bytes) and of the innermost coordinate (16 bytes), memory bounds, damaged maps; of
+/// stores and reductions, negative coordinates.
 Fault tile_load(const TensorMap& map, const int32_t* coordinates, const GlobalMemory& global,
                 const SharedSide& to, CopyResult* result);
 Fault tile_store(const TensorMap& map, const int32_t* coordinates, GlobalMemory* global,
@@ -61,7 +62,7 @@ Fault bulk_store(const SharedSide& from, GlobalMemory* global, uint64_t to, uint
 Fault bulk_shared(const SharedSide& from, const SharedSide& to, uint32_t bytes, CopyResult* result);
 Fault bulk_prefetch(const GlobalMemory& global, uint64_t from, uint32_t bytes);
 
-/// Types of cp.reduce.async.bulk; kF32 flushes subnormals here, kF16 and kBF16 do not.
+/// Types of cp.reduce.async.bulk; no float flushes subnormals, whatever PTX says of f32 (H200).
 Fault bulk_reduce(ReduceOp op, MapType type, const SharedSide& from, GlobalMemory* global,
                   uint64_t to, uint32_t bytes, CopyResult* result);
 Fault bulk_reduce_shared(ReduceOp op, MapType type, const SharedSide& from, const SharedSide& to,

@@ -3,6 +3,7 @@
 #include "emulator/tma/reduce.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "base/bits.h"
@@ -70,7 +71,8 @@ bool reduce_exists(ReduceOp op, MapType type) {
   switch (op) {
     case ReduceOp::kAdd:
       return (integer && type != MapType::kS64) || is_16bit_float(type) || type == MapType::kF32 ||
-             type == MapType::kF32Ftz || type == MapType::kF64;
+             type == MapType::kF32Ftz || type == MapType::kTF32 || type == MapType::kTF32Ftz ||
+             type == MapType::kF64;
     case ReduceOp::kMin:
     case ReduceOp::kMax:
       return integer || is_16bit_float(type);
@@ -80,7 +82,7 @@ bool reduce_exists(ReduceOp op, MapType type) {
     case ReduceOp::kAnd:
     case ReduceOp::kOr:
     case ReduceOp::kXor:
-      return integer;
+      return integer && type != MapType::kS64;
   }
   return false;
 }
@@ -101,7 +103,9 @@ void reduce_element(ReduceOp op, MapType type, bool flush, const uint8_t* source
       return;
     }
     case MapType::kF32:
-    case MapType::kF32Ftz: {
+    case MapType::kF32Ftz:
+    case MapType::kTF32:
+    case MapType::kTF32Ftz: {
       float a = 0, b = 0;
       std::memcpy(&a, target, 4);
       std::memcpy(&b, source, 4);
@@ -114,8 +118,10 @@ void reduce_element(ReduceOp op, MapType type, bool flush, const uint8_t* source
       double a = 0, b = 0;
       std::memcpy(&a, target, 8);
       std::memcpy(&b, source, 8);
-      a += b;
-      std::memcpy(target, &a, 8);
+      // An H200 keeps a NaN as it is, that of the source first.
+      if (std::isnan(a) && !std::isnan(b)) return;
+      const double value = std::isnan(b) ? b : a + b;
+      std::memcpy(target, &value, 8);
       return;
     }
     case MapType::kS32:
