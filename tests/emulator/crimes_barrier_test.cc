@@ -244,6 +244,29 @@ done:
   return crimes;
 }
 
+const std::vector<Crime>& strict_rules() {
+  static const std::vector<Crime> crimes = {
+      {"barrier handed to the async proxy without a fence",
+       "hazard",
+       {"mbarrier.init", "cp.async.bulk", "fence.mbarrier_init"},
+       R"(
+  @%p1 mbarrier.init.shared::cta.b64 [%r11], 1;
+  {{fence.mbarrier_init.release.cluster;||}}
+  bar.sync 0;
+  @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r11], 256;
+  @%p1 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r10], [%d1], 256, [%r11];
+  WAIT0
+)",
+       64,
+       1,
+       1,
+       true},
+  };
+  return crimes;
+}
+
+TEST(CrimesBarrier, StrictRulesOnHopper) { judge(strict_rules(), Chip::kH200, "sm_90a"); }
+TEST(CrimesBarrier, StrictRulesOnBlackwell) { judge(strict_rules(), Chip::kB200, "sm_100a"); }
 TEST(CrimesBarrier, MbarriersOnHopper) { judge(mbarriers(), Chip::kH200, "sm_90a"); }
 TEST(CrimesBarrier, MbarriersOnBlackwell) { judge(mbarriers(), Chip::kB200, "sm_100a"); }
 TEST(CrimesBarrier, MeetingsOnHopper) { judge(meetings(), Chip::kH200, "sm_90a"); }

@@ -3,6 +3,7 @@
 // them. FLAMIA_VGPU_CHIP h200 | b200 | b300         FLAMIA_VGPU_SEED      0 to 2^64 - 1
 // FLAMIA_VGPU_ADVERSARY late | early | random FLAMIA_VGPU_NUMERICS  hw | exact
 // FLAMIA_VGPU_STATS path of a JSON file       FLAMIA_VGPU_SMS       1 to the chip's
+// FLAMIA_VGPU_RULES public | strict
 #pragma once
 
 #include <functional>
