@@ -44,7 +44,8 @@ struct MachineOptions {
   bool check_uninitialized = true;
   bool check_hazards = true;
   /// Also what PTX asks for although public kernels run without it: tcgen05.fence around every
-  /// synchronization, tcgen05.wait::ld although the loaded registers were used.
+  /// synchronization, tcgen05.wait::ld although the loaded registers were used, a fence between
+  /// mbarrier.init and the async proxy inside one CTA.
   bool strict = false;
   TraceOptions trace;
 };

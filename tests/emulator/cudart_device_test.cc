@@ -33,6 +33,7 @@ TEST(CudartSettings, VariablesAreRead) {
                             {"FLAMIA_VGPU_ADVERSARY", "late"},
                             {"FLAMIA_VGPU_NUMERICS", "exact"},
                             {"FLAMIA_VGPU_SMS", "148"},
+                            {"FLAMIA_VGPU_RULES", "strict"},
                             {"FLAMIA_VGPU_STATS", "a.json"}},
                            &settings),
             "");
@@ -41,6 +42,7 @@ TEST(CudartSettings, VariablesAreRead) {
   EXPECT_EQ(settings.machine.adversary, Adversary::kLate);
   EXPECT_EQ(settings.machine.numerics, Numerics::kExact);
   EXPECT_EQ(settings.machine.sms, 148u);
+  EXPECT_TRUE(settings.machine.strict);
   EXPECT_EQ(settings.stats_path, "a.json");
 }
 
@@ -50,6 +52,8 @@ TEST(CudartSettings, WrongValuesAreRefused) {
             "settings: FLAMIA_VGPU_CHIP must be h200, b200 or b300; got h100");
   EXPECT_EQ(settings_error({{"FLAMIA_VGPU_SEED", "-1"}}, &settings),
             "settings: FLAMIA_VGPU_SEED must be an integer from 0 to 18446744073709551615; got -1");
+  EXPECT_EQ(settings_error({{"FLAMIA_VGPU_RULES", "lax"}}, &settings),
+            "settings: FLAMIA_VGPU_RULES must be public or strict; got lax");
   EXPECT_EQ(settings_error({{"FLAMIA_VGPU_SMS", "133"}}, &settings),
             "settings: FLAMIA_VGPU_SMS must be an integer from 1 to 132; got 133");
   EXPECT_EQ(settings_error({{"FLAMIA_VGPU_SMS", ""}}, &settings),

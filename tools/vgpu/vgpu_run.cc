@@ -29,6 +29,7 @@ struct RunOptions {
   std::optional<std::string> chip;
   std::optional<std::string> adversary;
   std::optional<std::string> numerics;
+  std::optional<std::string> rules;
   std::optional<uint64_t> seed;
   std::optional<uint32_t> sms;
   std::string stats;
@@ -75,6 +76,7 @@ void set_environment(const RunOptions& options, const std::string& libraries) {
   if (options.chip) set_variable("FLAMIA_VGPU_CHIP", *options.chip);
   if (options.adversary) set_variable("FLAMIA_VGPU_ADVERSARY", *options.adversary);
   if (options.numerics) set_variable("FLAMIA_VGPU_NUMERICS", *options.numerics);
+  if (options.rules) set_variable("FLAMIA_VGPU_RULES", *options.rules);
   if (options.seed) set_variable("FLAMIA_VGPU_SEED", std::to_string(*options.seed));
   if (options.sms) set_variable("FLAMIA_VGPU_SMS", std::to_string(*options.sms));
   if (!options.stats.empty()) {
@@ -118,6 +120,9 @@ int run(int argc, char** argv) {
       ->check(CLI::IsMember({"late", "early", "random"}));
   app.add_option("--numerics", options.numerics, "Tensor core arithmetic: hw or exact (default hw)")
       ->check(CLI::IsMember({"hw", "exact"}));
+  app.add_option("--rules", options.rules,
+                 "Hazards: public, or strict for all that PTX asks (default public)")
+      ->check(CLI::IsMember({"public", "strict"}));
   app.add_option("--sms", options.sms, "SMs of the machine, at most the chip's (default 8)");
   app.add_option("--stats", options.stats, "JSON file for counters of every kernel");
   app.add_option("--libraries", options.libraries, "Folder of libcudart.so.13");

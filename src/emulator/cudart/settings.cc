@@ -23,6 +23,7 @@ constexpr Choice<Chip> kChips[] = {
 constexpr Choice<Adversary> kAdversaries[] = {
     {"late", Adversary::kLate}, {"early", Adversary::kEarly}, {"random", Adversary::kRandom}};
 constexpr Choice<Numerics> kNumerics[] = {{"hw", Numerics::kHardware}, {"exact", Numerics::kExact}};
+constexpr Choice<bool> kRules[] = {{"public", false}, {"strict", true}};
 
 template <typename Value, size_t Count>
 Status choose(const ReadVariable& read, const char* name, const Choice<Value> (&choices)[Count],
@@ -66,6 +67,8 @@ Status read_settings(const ReadVariable& read, Settings* settings) {
   status = choose(read, "FLAMIA_VGPU_ADVERSARY", kAdversaries, &machine.adversary);
   if (!status.ok()) return status;
   status = choose(read, "FLAMIA_VGPU_NUMERICS", kNumerics, &machine.numerics);
+  if (!status.ok()) return status;
+  status = choose(read, "FLAMIA_VGPU_RULES", kRules, &machine.strict);
   if (!status.ok()) return status;
   status = read_number<uint64_t>(read, "FLAMIA_VGPU_SEED", 0, UINT64_MAX, &machine.seed);
   if (!status.ok()) return status;

@@ -5,6 +5,7 @@
 // FLAMIA_VGPU_STATS path of a JSON file       FLAMIA_VGPU_SMS       1 to the chip's
 // FLAMIA_VGPU_TRACE path, - for standard error  FLAMIA_VGPU_TRACE_WINDOW see trace_settings.h
 // FLAMIA_VGPU_WATCHDOG warp instructions of one grid before it is stopped, 0 for no limit
+// FLAMIA_VGPU_RULES public | strict
 #pragma once
 
 #include <functional>

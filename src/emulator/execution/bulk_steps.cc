@@ -128,6 +128,7 @@ void issue_load(Warp& warp, const Step& step, uint32_t lane) {
     uint32_t offset = 0;
     Cta* const owner = &barrier_owner(warp, lane, Space::kSharedCluster,
                                       map_shared(barrier, target.barrier_rank), &offset);
+    require_async_init(warp, *owner, offset, lane);
     warp.grid().issue(make_job(warp, step, lane, AccessKind::kBulk, [=](ActionJob& job) {
       const GlobalMemory& memory = *job.warp->grid().memory;
       job.require_running(*cta);
@@ -228,6 +229,7 @@ void issue_shared(Warp& warp, const Step& step, uint32_t lane) {
   uint32_t offset = 0;
   Cta* const owner = &barrier_owner(warp, lane, Space::kSharedCluster,
                                     shared_value(warp, d.barrier, lane), &offset);
+  require_async_init(warp, *owner, offset, lane);
   const BulkDetail* const detail = &d;
   warp.grid().issue(make_job(warp, step, lane, AccessKind::kBulk, [=](ActionJob& job) {
     job.require_running(*origin);

@@ -179,7 +179,7 @@ std::unique_ptr<Cluster> make_cluster(Grid& grid, uint64_t number) {
   }
   if (grid.options->check_hazards) {
     OrderRules rules;
-    rules.tensor_fences = grid.options->strict;
+    rules.tensor_fences = rules.init_fences = grid.options->strict;
     const uint32_t warps = size * ((grid.threads() + kLanes - 1) / kLanes);
     cluster->clocks = std::make_unique<OrderClocks>(warps, kBulkSlots, rules);
     cluster->shadow = std::make_unique<Shadow>(Shadow::Memory::kShared, rules);

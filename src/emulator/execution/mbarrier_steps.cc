@@ -8,6 +8,22 @@
 
 namespace flamia::emulator::execution {
 
+namespace {
+
+[[noreturn]] void raise_init(Warp& warp, Cta& owner, uint32_t offset, uint32_t lane,
+                             const char* why) {
+  const Cluster& cluster = *warp.cta->cluster;
+  const MbarrierTable::Origin origin = owner.mbarriers->origin(offset);
+  stop(fault_kind_name(FaultKind::kHazard),
+       concat("mbarrier.init of ", warp_text(cluster, origin.warp), " (",
+              instruction_text(warp.grid(), origin.instruction), ") and its use by ",
+              warp_text(cluster, warp.global), " at shared address ",
+              hex(map_shared(offset, owner.rank)), ": ", why),
+       lane);
+}
+
+}  // namespace
+
 Cta& barrier_owner(Warp& warp, uint32_t lane, Space space, uint64_t address, uint32_t* offset) {
   Location at;
   require(locate(warp.views[lane], space, address, 8, 8, &at), lane);
@@ -20,17 +36,18 @@ Cta& barrier_owner(Warp& warp, uint32_t lane, Space space, uint64_t address, uin
   if (OrderClocks* const clocks = clocks_of(warp); clocks != nullptr) {
     const MbarrierTable::Origin origin = owner.mbarriers->origin(*offset);
     if (!clocks->sees_init(warp.global, origin.epoch)) {
-      const Cluster& cluster = *warp.cta->cluster;
-      stop(fault_kind_name(FaultKind::kHazard),
-           concat("mbarrier.init of ", warp_text(cluster, origin.warp), " (",
-                  instruction_text(warp.grid(), origin.instruction), ") and its use by ",
-                  warp_text(cluster, warp.global), " at shared address ",
-                  hex(map_shared(*offset, owner.rank)),
-                  ": no barrier between them, or no fence.mbarrier_init before a relaxed one"),
-           lane);
+      raise_init(warp, owner, *offset, lane,
+                 "no barrier between them, or no fence.mbarrier_init before a relaxed one");
     }
   }
   return owner;
+}
+
+void require_async_init(Warp& warp, Cta& owner, uint32_t offset, uint32_t lane) {
+  OrderClocks* const clocks = clocks_of(warp);
+  if (clocks == nullptr) return;
+  if (clocks->async_sees_init(warp.global, owner.mbarriers->origin(offset).epoch)) return;
+  raise_init(warp, owner, offset, lane, "no fence.mbarrier_init or fence.proxy.async between them");
 }
 
 void release_into(Warp& warp, Cta& owner, uint32_t offset) {

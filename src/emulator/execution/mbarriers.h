@@ -13,6 +13,9 @@ namespace flamia::emulator::execution {
 /// if nothing orders the barrier's initialization before this use.
 Cta& barrier_owner(Warp& warp, uint32_t lane, Space space, uint64_t address, uint32_t* offset);
 
+/// Throws if the async proxy may not use the barrier yet.
+void require_async_init(Warp& warp, Cta& owner, uint32_t offset, uint32_t lane);
+
 /// The warp's earlier steps are ordered before whoever sees the open phase complete.
 void release_into(Warp& warp, Cta& owner, uint32_t offset);
 

@@ -186,6 +186,12 @@ Actor OrderClocks::own_access(uint32_t warp, AccessKind kind, uint32_t instructi
           &clocks.fenced};
 }
 
+bool OrderClocks::async_sees_init(uint32_t warp, Epoch epoch) const {
+  const WarpClocks& clocks = warps_[warp];
+  return !rules_.init_fences || clocks.fenced[epoch.strand] >= epoch.step ||
+         (epoch.strand < clocks.inits.size() && clocks.inits[epoch.strand] >= epoch.step);
+}
+
 AsyncWork OrderClocks::issue(uint32_t warp, AccessKind kind, uint32_t instruction,
                              uint32_t pipe_warp) {
   uint32_t strand = pipe(pipe_warp);

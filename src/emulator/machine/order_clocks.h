@@ -41,6 +41,9 @@ struct OrderRules {
   bool tensor_fences = false;
   /// Only the documented pairs of tcgen05.mma, cp and shift keep order in one pipe; otherwise all.
   bool documented_pipeline_only = false;
+  /// The async proxy may use an mbarrier only after fence.mbarrier_init or fence.proxy.async by the
+  /// warp that initialized it; otherwise a barrier of the CTA suffices, as public kernels assume.
+  bool init_fences = false;
 };
 
 struct Epoch {
@@ -108,6 +111,8 @@ class OrderClocks {
   void acquire_relaxed(uint32_t warp, const SyncClock& from);
   /// Whether the warp may use a barrier that was initialized at that step.
   bool sees_init(uint32_t warp, Epoch epoch) const;
+  /// Whether the warp may hand it to the async proxy.
+  bool async_sees_init(uint32_t warp, Epoch epoch) const;
   void tensor_fence_before(uint32_t warp);
   void tensor_fence_after(uint32_t warp);
   /// tcgen05.wait::ld and wait::st.
