@@ -30,6 +30,7 @@ struct MachineOptions {
   uint64_t watchdog_steps = 0;  ///< warp instructions of one grid before it is stopped; 0: none
   bool check_uninitialized = true;
   bool check_hazards = true;
+  bool count = false;  ///< GridReport::counters; costs about a fifth of the speed
 };
 
 /// A module whose variables have addresses: globals and constants are placed and initialized.
@@ -56,11 +57,16 @@ struct Trap {
   std::string text;
 };
 
+namespace model {
+struct LaunchCounters;
+}
+
 struct GridReport {
   uint64_t warp_instructions = 0;
   uint64_t lane_instructions = 0;
-  std::vector<Trap> traps;  ///< the first one stopped the grid
-  std::string printed;      ///< by vprintf
+  std::vector<Trap> traps;                                ///< the first one stopped the grid
+  std::string printed;                                    ///< by vprintf
+  std::shared_ptr<const model::LaunchCounters> counters;  ///< if MachineOptions::count
 };
 
 /// One device. Not thread-safe: the runtime half holds a lock.

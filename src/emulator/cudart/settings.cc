@@ -73,7 +73,8 @@ Status read_settings(const ReadVariable& read, Settings* settings) {
   if (!status.ok()) return status;
   const char* path = read("FLAMIA_VGPU_STATS");
   if (path != nullptr) settings->stats_path = path;
-  return {};
+  machine.count = !settings->stats_path.empty();
+  return read_number<uint32_t>(read, "FLAMIA_VGPU_SCALE", 1, 1000000, &settings->stats_scale);
 }
 
 }  // namespace flamia::emulator::cudart

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/message.h"
+#include "emulator/execution/counting.h"
 #include "emulator/execution/jobs.h"
 #include "emulator/execution/lanes.h"
 #include "emulator/execution/spaces.h"
@@ -128,6 +129,7 @@ void issue_load(Warp& warp, const Step& step, uint32_t lane) {
     uint32_t offset = 0;
     Cta* const owner = &barrier_owner(warp, lane, Space::kSharedCluster,
                                       map_shared(barrier, target.barrier_rank), &offset);
+    const bool first = &target == targets.data();
     warp.grid().issue(make_job(warp, step, lane, AccessKind::kBulk, [=](ActionJob& job) {
       const GlobalMemory& memory = *job.warp->grid().memory;
       CopyResult result;
@@ -143,6 +145,11 @@ void issue_load(Warp& warp, const Step& step, uint32_t lane) {
       }
       require(fault, job.lane);
       touch(job, *cta, result, true);
+      if (first) {
+        count_ranges(*job.warp, result.global, model::AccessKind::kRead);
+      } else if (recorder_of(*job.warp) != nullptr) {
+        recorder_of(*job.warp)->multicast(job.warp->index, result.completed_bytes);
+      }
       job.complete_transaction(*owner, offset, result.completed_bytes);
     }));
   }
@@ -196,6 +203,8 @@ void issue_store(Warp& warp, const Step& step, uint32_t lane) {
            self.lane);
     }
     if (store->read == nullptr) touch(self, *cta, result, false);
+    count_ranges(*self.warp, result.global,
+                 detail->reduce ? model::AccessKind::kAtomic : model::AccessKind::kWrite);
     store->job = nullptr;
   });
   store->job = job.get();
@@ -224,6 +233,9 @@ void issue_shared(Warp& warp, const Step& step, uint32_t lane) {
             job.lane);
     job.touch_shared(*origin->cluster, from, bytes, false);
     job.touch_shared(*target->cluster, to, bytes, true);
+    if (recorder_of(*job.warp) != nullptr) {
+      recorder_of(*job.warp)->bulk_shared(job.warp->index, bytes);
+    }
     job.complete_transaction(*owner, offset, bytes);
   }));
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/message.h"
+#include "emulator/execution/counting.h"
 #include "emulator/execution/jobs.h"
 #include "emulator/execution/lanes.h"
 #include "emulator/execution/spaces.h"
@@ -87,11 +88,13 @@ Outcome rows_lanes(Warp& warp, const Step& step, uint32_t active) {
   Registers registers(matrix_register_count(d.form, d.count));
   if (step.choice == 0) {
     before_read(warp, step, access, {});
+    count_access(warp, access, model::AccessKind::kRead);
     for (uint32_t i = 0; i < rows; ++i) std::copy_n(access.at[i].data, 16, data[i]);
     distribute_rows(d.form, d.count, data, raw(registers));
     scatter(*warp.group().frame, d.slots, registers);
   } else {
     before_write(warp, step, access, {});
+    count_access(warp, access, model::AccessKind::kWrite);
     registers = gather(*warp.group().frame, d.sources);
     collect_rows(d.form, d.count, raw(registers), data);
     for (uint32_t i = 0; i < rows; ++i) std::copy_n(data[i], 16, access.at[i].data);
@@ -269,7 +272,7 @@ void run_wgmma(ActionJob& job, const std::array<PendingMatrix, kGroupWarps>& par
     scatter(*parts[w].frame, d.slots, c[w]);
     Warp& warp = *cta.warps[first + w];
     warp.matrix_done = parts[w].serial;
-    if (job.ordered) warp.tensor_epoch = job.work.actor.epoch;
+    if (job.ordered) warp.matrix_epochs.push_back({parts[w].serial, job.work.actor.epoch});
   }
 }
 
@@ -352,8 +355,11 @@ Outcome wait_lanes(Warp& warp, const Step& step, uint32_t) {
     return Outcome::kBlocked;
   }
   warp.group().wait = {};
-  if (clocks_of(warp) != nullptr && warp.matrix_done != 0) {
-    clocks_of(warp)->observe(warp.global, warp.tensor_epoch);
+  // Each was issued in the name of the warp that came last, so that one does not stand for all.
+  const uint64_t waited = groups.size() > newest ? groups[groups.size() - 1 - newest] : 0;
+  while (!warp.matrix_epochs.empty() && warp.matrix_epochs.front().serial <= waited) {
+    clocks_of(warp)->observe(warp.global, warp.matrix_epochs.front().epoch);
+    warp.matrix_epochs.pop_front();
   }
   return Outcome::kNext;
 }

@@ -22,6 +22,11 @@
 #include "emulator/machine/shadow.h"
 #include "emulator/machine/tensor_memory.h"
 
+namespace flamia::emulator::model {
+class Recorder;
+struct StepCount;
+}  // namespace flamia::emulator::model
+
 namespace flamia::emulator::execution {
 
 inline constexpr uint32_t kLanes = 32;
@@ -62,6 +67,7 @@ struct Frame {
   uint32_t depth = 0;
   uint32_t lanes = 0;  ///< that have not returned
   uint32_t local_base = 0;
+  model::StepCount* counts = nullptr;  ///< of this function and warp; null: not counted
   std::vector<uint64_t> registers;
   std::vector<uint8_t> parameters;  ///< [lane][Function::parameter_bytes]
   std::vector<uint8_t> returns;     ///< [lane][return_bytes]
@@ -140,7 +146,11 @@ struct Warp {
   std::array<std::shared_ptr<BulkGroup>, kLanes> bulk_open;  ///< not yet committed
   std::array<std::deque<std::shared_ptr<BulkGroup>>, kLanes> bulk_groups;
   std::array<uint32_t, kLanes> cluster_arrived{};  ///< generation + 1 of the lane's last arrive
-  Epoch tensor_epoch;
+  struct MatrixEpoch {
+    uint64_t serial = 0;
+    Epoch epoch;
+  };
+  std::deque<MatrixEpoch> matrix_epochs;  ///< complete, not yet waited for
 
   Group& group() { return groups[current]; }
   const Code& code() { return *groups[current].frame->code; }
@@ -225,6 +235,7 @@ struct Grid {
   GlobalMemory* memory = nullptr;
   ByteBank parameters;
   GridReport* report = nullptr;
+  model::Recorder* recorder = nullptr;  ///< null: nothing is counted
   uint64_t random_state = 0;
   ptx::Dim3 clusters;  ///< of the grid
   ptx::Dim3 cluster_dim;

@@ -5,6 +5,7 @@
 
 #include "base/message.h"
 #include "emulator/execution/scheduler.h"
+#include "emulator/model/recorder.h"
 
 namespace flamia::emulator::execution {
 namespace {
@@ -109,6 +110,9 @@ uint32_t run_warp(Warp& warp, uint32_t budget) {
     if (moved && !choose(warp, &until)) break;
     Group& group = warp.group();
     const Step& step = group.frame->code->steps[group.pc];
+    // Looked up before the handler, which may leave the frame.
+    model::StepCount* const counts =
+        group.frame->counts != nullptr ? group.frame->counts + group.pc : nullptr;
     moved = false;
     uint32_t active = group.mask;
     if (step.guard != kNoIndex) {
@@ -128,6 +132,10 @@ uint32_t run_warp(Warp& warp, uint32_t budget) {
       continue;
     }
     ++done;
+    if (counts != nullptr) {
+      ++counts->warps;
+      counts->lanes += static_cast<uint32_t>(std::popcount(active));
+    }
     report.lane_instructions += static_cast<uint32_t>(std::popcount(active));
     if (outcome == Outcome::kJump) {
       moved = true;
