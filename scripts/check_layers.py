@@ -29,6 +29,7 @@ ALLOWED = {
     "tools": {"bench", "plan", "problem", "base", "oracle", "audit", "numerics", "pcast", "emulator"},
     "bench": {"tools", "plan", "problem", "base", "oracle", "audit", "numerics", "pcast", "emulator"},
     "examples": set(),
+    "vgpu_calibration": {"bench"},
 }
 
 # Single headers beyond the table.
@@ -51,7 +52,7 @@ PUBLIC_ALL = {
 PUBLIC_FILES = {"base": {"flamia/status.h"}, "emulator": {"flamia/status.h"}}
 
 # Layers that may include headers of CUDA.
-CUDA_LAYERS = {"ptx", "device", "kernels", "cuda", "emulator"}
+CUDA_LAYERS = {"ptx", "device", "kernels", "cuda", "emulator", "vgpu_calibration"}
 CUDA_HEADER = re.compile(r"^(cuda|cooperative_groups|cutlass|cute/|nvtx)")
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTILINE)
@@ -59,6 +60,8 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTIL
 
 def layer_of(name):
     parts = name.split("/")
+    if name.startswith("bench/vgpu_calibration/"):
+        return "vgpu_calibration"  # programs by themselves: no part of flamia
     return parts[1] if parts[0] == "src" else parts[0]
 
 

@@ -12,6 +12,7 @@
 #include "base/message.h"
 #include "emulator/execution/scheduler.h"
 #include "emulator/execution/trace.h"
+#include "emulator/model/recorder.h"
 #include "emulator/ptx/parser.h"
 
 namespace flamia::emulator {
@@ -256,12 +257,22 @@ Status Emulator::run(const GridRequest& request, GridReport* report) {
   grid.clusters = {request.grid.x / request.cluster.x, request.grid.y / request.cluster.y,
                    request.grid.z / request.cluster.z};
   grid.cluster_count = volume(grid.clusters);
+  std::unique_ptr<model::Recorder> recorder;
+  if (state_->options.count) {
+    recorder = std::make_unique<model::Recorder>(&request.module->module, volume(request.grid),
+                                                 (grid.threads() + 31) / 32,
+                                                 static_cast<uint32_t>(volume(request.cluster)));
+  }
+  grid.recorder = recorder.get();
   grid.sm_busy.assign(std::max<uint64_t>({state_->options.sms, volume(request.cluster), 1}), false);
   try {
     execution::run_grid(grid);
   } catch (const std::bad_alloc&) {
     return {StatusCode::kOutOfMemory,
             concat("launch: ", grid.entry->name, " needs more host memory than there is")};
+  }
+  if (recorder != nullptr) {
+    report->counters = std::make_shared<model::LaunchCounters>(recorder->finish());
   }
   if (report->traps.empty()) return {};
   const Trap& first = report->traps.front();

@@ -48,6 +48,7 @@ struct MachineOptions {
   /// mbarrier.init and the async proxy inside one CTA.
   bool strict = false;
   TraceOptions trace;
+  bool count = false;  ///< GridReport::counters; costs about a fifth of the speed
 };
 
 /// A module whose variables have addresses: globals and constants are placed and initialized.
@@ -74,11 +75,16 @@ struct Trap {
   std::string text;
 };
 
+namespace model {
+struct LaunchCounters;
+}
+
 struct GridReport {
   uint64_t warp_instructions = 0;
   uint64_t lane_instructions = 0;
-  std::vector<Trap> traps;  ///< the first one stopped the grid
-  std::string printed;      ///< by vprintf
+  std::vector<Trap> traps;                                ///< the first one stopped the grid
+  std::string printed;                                    ///< by vprintf
+  std::shared_ptr<const model::LaunchCounters> counters;  ///< if MachineOptions::count
 };
 
 /// One device. Not thread-safe: the runtime half holds a lock.

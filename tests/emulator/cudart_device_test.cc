@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "emulator/cudart/chip.h"
 #include "emulator/cudart/errors.h"
 #include "emulator/cudart/statistics.h"
+#include "emulator/model/counters.h"
 #include "tests/emulator/cudart_support.h"
 
 namespace flamia::emulator::cudart {
@@ -34,6 +36,7 @@ TEST(CudartSettings, VariablesAreRead) {
                             {"FLAMIA_VGPU_NUMERICS", "exact"},
                             {"FLAMIA_VGPU_SMS", "148"},
                             {"FLAMIA_VGPU_RULES", "strict"},
+                            {"FLAMIA_VGPU_SCALE", "33"},
                             {"FLAMIA_VGPU_STATS", "a.json"}},
                            &settings),
             "");
@@ -44,10 +47,15 @@ TEST(CudartSettings, VariablesAreRead) {
   EXPECT_EQ(settings.machine.sms, 148u);
   EXPECT_TRUE(settings.machine.strict);
   EXPECT_EQ(settings.stats_path, "a.json");
+  EXPECT_EQ(settings.stats_scale, 33u);
+  EXPECT_TRUE(settings.machine.count);
 }
 
 TEST(CudartSettings, WrongValuesAreRefused) {
   Settings settings;
+  EXPECT_EQ(settings_error({{"FLAMIA_VGPU_SCALE", "0"}}, &settings),
+            "settings: FLAMIA_VGPU_SCALE must be an integer from 1 to 1000000; got 0");
+  EXPECT_FALSE(settings.machine.count);
   EXPECT_EQ(settings_error({{"FLAMIA_VGPU_CHIP", "h100"}}, &settings),
             "settings: FLAMIA_VGPU_CHIP must be h200, b200 or b300; got h100");
   EXPECT_EQ(settings_error({{"FLAMIA_VGPU_SEED", "-1"}}, &settings),
@@ -209,6 +217,31 @@ TEST_F(CudartDevice, StatisticsSumTheLaunchesOfAKernel) {
   EXPECT_NE(json.find("\"name\": \"plain\", \"launches\": 2, \"warp_instructions\": 4"),
             std::string::npos)
       << json;
+}
+
+TEST_F(CudartDevice, StatisticsHaveALaunchWithItsCounters) {
+  fake_machine().kernels["plain"] = [](const GridRequest&, GridReport* report) {
+    auto counters = std::make_shared<model::LaunchCounters>();
+    counters->ctas = 6;
+    counters->warps_per_cta = 1;
+    counters->warps.resize(1);
+    counters->warps[0][model::Counter::kWarpInstructions] = 7;
+    report->counters = counters;
+    return true;
+  };
+  EXPECT_EQ(launch("plain", dim3(3, 2, 1), 32), cudaSuccess);
+  EXPECT_EQ(launch("bounded", 1, 32), cudaSuccess);  // reports none
+  const auto json = nlohmann::json::parse(statistics_json(Runtime::get()));
+  ASSERT_EQ(json["launches"].size(), 1u);
+  const auto& one = json["launches"][0];
+  EXPECT_EQ(one["kernel"], "plain");
+  EXPECT_EQ(one["grid"], nlohmann::json({3, 2, 1}));
+  EXPECT_EQ(one["block"], nlohmann::json({32, 1, 1}));
+  EXPECT_EQ(one["ctas"], 6);
+  EXPECT_EQ(one["counters"]["warp_instructions"], 7);
+  EXPECT_EQ(json["scale"], 1);
+  EXPECT_EQ(json["launches_left_out"], 0);
+  EXPECT_NE(statistics_table(Runtime::get()).find("plain <<<3x2x1, 32x1x1>>>"), std::string::npos);
 }
 
 TEST_F(CudartDriver, EntryPointsFollowNameAndVersion) {

@@ -33,6 +33,7 @@ struct RunOptions {
   std::optional<uint64_t> seed;
   std::optional<uint32_t> sms;
   std::string stats;
+  std::optional<uint32_t> scale;
   std::string libraries;
   std::vector<std::string> program;
 };
@@ -81,8 +82,10 @@ void set_environment(const RunOptions& options, const std::string& libraries) {
   if (options.sms) set_variable("FLAMIA_VGPU_SMS", std::to_string(*options.sms));
   if (!options.stats.empty()) {
     // The program may change its folder.
-    set_variable("FLAMIA_VGPU_STATS", fs::absolute(options.stats).string());
+    set_variable("FLAMIA_VGPU_STATS",
+                 options.stats == "-" ? "-" : fs::absolute(options.stats).string());
   }
+  if (options.scale) set_variable("FLAMIA_VGPU_SCALE", std::to_string(*options.scale));
 }
 
 int execute(RunOptions options) {
@@ -124,7 +127,10 @@ int run(int argc, char** argv) {
                  "Hazards: public, or strict for all that PTX asks (default public)")
       ->check(CLI::IsMember({"public", "strict"}));
   app.add_option("--sms", options.sms, "SMs of the machine, at most the chip's (default 8)");
-  app.add_option("--stats", options.stats, "JSON file for counters of every kernel");
+  app.add_option("--stats", options.stats,
+                 "JSON file for counters and predictions of every launch; - for a table");
+  app.add_option("--scale", options.scale,
+                 "Predict launches with so many times as many CTAs (default 1)");
   app.add_option("--libraries", options.libraries, "Folder of libcudart.so.13");
   app.add_option("PROGRAM", options.program, "Program and its arguments")->required();
   app.prefix_command();

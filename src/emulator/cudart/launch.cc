@@ -281,6 +281,12 @@ Outcome run_kernel(Runtime& runtime, const KernelWork& work) {
   totals.warp_instructions += report.warp_instructions;
   totals.lane_instructions += report.lane_instructions;
   totals.seconds += spent.count();
+  if (report.counters != nullptr && runtime.launches.size() < kMostLaunchRecords) {
+    runtime.launches.push_back({work.kernel->name, request.grid, request.block, request.cluster,
+                                spent.count(), report.counters});
+  } else if (report.counters != nullptr) {
+    ++runtime.launches_left_out;
+  }
   std::fwrite(report.printed.data(), 1, report.printed.size(), stdout);
   if (status.ok()) return cudaSuccess;
   if (status.code() != StatusCode::kDeviceError) return to_outcome(status);

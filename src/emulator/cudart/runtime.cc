@@ -99,6 +99,8 @@ void Runtime::restart() {
   sticky_ = cudaSuccess;
   registry = Registry();
   totals.clear();
+  launches.clear();
+  launches_left_out = 0;
   read_environment();
   thread_state() = ThreadState();
 }

@@ -33,6 +33,15 @@ struct KernelTotals {
   double seconds = 0;
 };
 
+/// One launch with what was counted.
+struct LaunchRecord {
+  std::string kernel;
+  ptx::Dim3 grid, block, cluster;
+  double seconds = 0;  ///< of the host
+  std::shared_ptr<const model::LaunchCounters> counters;
+};
+inline constexpr size_t kMostLaunchRecords = 4096;
+
 class Runtime {
  public:
   /// The one of the process; never destroyed, because programs call into it while they exit.
@@ -45,6 +54,8 @@ class Runtime {
   std::map<const void*, std::shared_ptr<Program>> programs;
   std::map<uint64_t, HostBlock> host_blocks;
   std::map<std::string, KernelTotals> totals;
+  std::vector<LaunchRecord> launches;  ///< if counted: the first kMostLaunchRecords
+  uint64_t launches_left_out = 0;
   size_t limits[8] = {};
   cudaFuncCache cache_preference = cudaFuncCachePreferNone;
   unsigned int device_flags = 0;

@@ -80,6 +80,9 @@ Status read_settings(const ReadVariable& read, Settings* settings) {
   if (!status.ok()) return status;
   const char* path = read("FLAMIA_VGPU_STATS");
   if (path != nullptr) settings->stats_path = path;
+  machine.count = !settings->stats_path.empty();
+  status = read_number<uint32_t>(read, "FLAMIA_VGPU_SCALE", 1, 1000000, &settings->stats_scale);
+  if (!status.ok()) return status;
   const char* trace = read("FLAMIA_VGPU_TRACE");
   if (trace != nullptr) machine.trace.path = trace;
   const char* window = read("FLAMIA_VGPU_TRACE_WINDOW");

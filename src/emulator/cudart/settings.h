@@ -2,7 +2,8 @@
 // Depends on: emulator.h for the options. Used by: runtime.cc, once per process; vgpu-run sets
 // them. FLAMIA_VGPU_CHIP h200 | b200 | b300         FLAMIA_VGPU_SEED      0 to 2^64 - 1
 // FLAMIA_VGPU_ADVERSARY late | early | random FLAMIA_VGPU_NUMERICS  hw | exact
-// FLAMIA_VGPU_STATS path of a JSON file       FLAMIA_VGPU_SMS       1 to the chip's
+// FLAMIA_VGPU_STATS path of a JSON file, or -   FLAMIA_VGPU_SMS 1 to the chip's
+// FLAMIA_VGPU_SCALE 1 to 1000000: predict so many times as many CTAs
 // FLAMIA_VGPU_TRACE path, - for standard error  FLAMIA_VGPU_TRACE_WINDOW see trace_settings.h
 // FLAMIA_VGPU_WATCHDOG warp instructions of one grid before it is stopped, 0 for no limit
 // FLAMIA_VGPU_RULES public | strict
@@ -17,7 +18,8 @@ namespace flamia::emulator::cudart {
 
 struct Settings {
   MachineOptions machine;
-  std::string stats_path;  ///< empty: no statistics
+  std::string stats_path;  ///< empty: no statistics; "-": a table on standard error
+  uint32_t stats_scale = 1;
 };
 
 /// Reads one variable: its value, or null if it is not set.

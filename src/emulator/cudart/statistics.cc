@@ -1,14 +1,18 @@
 // Statistics as text and file.
 #include "emulator/cudart/statistics.h"
 
+#include <cxxabi.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <string_view>
 
 #include "base/message.h"
 #include "emulator/cudart/chip.h"
 #include "emulator/cudart/runtime.h"
+#include "emulator/model/print.h"
 
 namespace flamia::emulator::cudart {
 namespace {
@@ -21,6 +25,24 @@ std::string quoted(std::string_view text) {
   }
   return out + "\"";
 }
+
+/// The name as the source has it, without its parameters.
+std::string readable(const std::string& kernel) {
+  int status = 0;
+  char* const text = abi::__cxa_demangle(kernel.c_str(), nullptr, nullptr, &status);
+  std::string name = status == 0 && text != nullptr ? text : kernel;
+  std::free(text);
+  constexpr std::string_view kAnonymous = "(anonymous namespace)::";
+  for (size_t at = name.find(kAnonymous); at != std::string::npos; at = name.find(kAnonymous)) {
+    name.erase(at, kAnonymous.size());
+  }
+  return name.substr(0, name.find('('));
+}
+
+std::string list_of(const ptx::Dim3& dim) {
+  return concat("[", dim.x, ", ", dim.y, ", ", dim.z, "]");
+}
+std::string text_of(const ptx::Dim3& dim) { return concat(dim.x, "x", dim.y, "x", dim.z); }
 
 }  // namespace
 
@@ -37,12 +59,49 @@ std::string statistics_json(const Runtime& runtime) {
                   ", \"seconds\": ", totals.seconds, "}");
     separator = ",\n";
   }
+  out += concat("\n  ],\n  \"scale\": ", runtime.settings().stats_scale,
+                ",\n  \"launches_left_out\": ", runtime.launches_left_out, ",\n  \"launches\": [");
+  separator = "\n";
+  for (const LaunchRecord& launch : runtime.launches) {
+    out +=
+        concat(separator, "    {\"kernel\": ", quoted(launch.kernel),
+               ", \"grid\": ", list_of(launch.grid), ", \"block\": ", list_of(launch.block),
+               ", \"cluster\": ", list_of(launch.cluster), ", \"seconds\": ", launch.seconds, ",\n",
+               model::launch_json(model::chip_rates(machine.chip), *launch.counters,
+                                  runtime.settings().stats_scale, "      "),
+               "}");
+    separator = ",\n";
+  }
   return out + "\n  ]\n}\n";
+}
+
+std::string statistics_table(const Runtime& runtime) {
+  constexpr size_t kMostPrinted = 64;
+  const model::ChipRates& chip = model::chip_rates(runtime.settings().machine.chip);
+  std::string out;
+  const size_t shown = std::min(kMostPrinted, runtime.launches.size());
+  for (size_t i = 0; i < shown; ++i) {
+    const LaunchRecord& launch = runtime.launches[i];
+    const std::string grid = text_of(launch.grid), block = text_of(launch.block),
+                      cluster = text_of(launch.cluster);
+    const std::string name = readable(launch.kernel);
+    out += model::launch_table({name, grid, block, cluster}, chip, *launch.counters,
+                               runtime.settings().stats_scale);
+  }
+  const uint64_t rest = runtime.launches.size() - shown + runtime.launches_left_out;
+  if (rest != 0)
+    out +=
+        concat("and ", rest, " more launches (--stats FILE has up to ", kMostLaunchRecords, ")\n");
+  return out;
 }
 
 Status write_statistics(const Runtime& runtime) {
   const std::string& path = runtime.settings().stats_path;
   if (path.empty()) return {};
+  if (path == "-") {
+    std::fputs(statistics_table(runtime).c_str(), stderr);
+    return {};
+  }
   const std::string part = concat(path, ".", getpid(), ".part");
   const std::string text = statistics_json(runtime);
   std::FILE* file = std::fopen(part.c_str(), "w");

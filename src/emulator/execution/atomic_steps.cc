@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "emulator/execution/atomics.h"
+#include "emulator/execution/counting.h"
 #include "emulator/execution/lanes.h"
 #include "emulator/execution/spaces.h"
 
@@ -145,6 +146,7 @@ Outcome atomic_lanes(Warp& warp, const Step& step, uint32_t active) {
   locate_lanes(warp, d.space, addresses, active, bytes, bytes, &access);
   if (d.op != AtomicOp::kExchange) before_read(warp, step, access, {true, false, false, d.returns});
   before_write(warp, step, access, d.order);
+  count_access(warp, access, model::AccessKind::kAtomic);
   each_lane(active, [&](uint32_t i) {
     uint8_t* data = access.at[i].data;
     if (d.wide) return wide_lane(warp, d, i, data);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/message.h"
+#include "emulator/execution/counting.h"
 #include "emulator/execution/jobs.h"
 #include "emulator/execution/lanes.h"
 #include "emulator/execution/spaces.h"
@@ -129,6 +130,7 @@ void issue_load(Warp& warp, const Step& step, uint32_t lane) {
     Cta* const owner = &barrier_owner(warp, lane, Space::kSharedCluster,
                                       map_shared(barrier, target.barrier_rank), &offset);
     require_async_init(warp, *owner, offset, lane);
+    const bool first = &target == targets.data();
     warp.grid().issue(make_job(warp, step, lane, AccessKind::kBulk, [=](ActionJob& job) {
       const GlobalMemory& memory = *job.warp->grid().memory;
       job.require_running(*cta);
@@ -147,6 +149,10 @@ void issue_load(Warp& warp, const Step& step, uint32_t lane) {
       touch(job, *cta, result, true);
       for (const ByteRange& range : result.global) {
         job.touch_global(range.address, range.bytes, false);
+      if (first) {
+        count_ranges(*job.warp, result.global, model::AccessKind::kRead);
+      } else if (recorder_of(*job.warp) != nullptr) {
+        recorder_of(*job.warp)->multicast(job.warp->index, result.completed_bytes);
       }
       job.complete_transaction(*owner, offset, result.completed_bytes);
     }));
@@ -208,6 +214,8 @@ void issue_store(Warp& warp, const Step& step, uint32_t lane) {
                     true);
       }
     }
+    count_ranges(*self.warp, result.global,
+                 detail->reduce ? model::AccessKind::kAtomic : model::AccessKind::kWrite);
     store->job = nullptr;
   });
   store->job = job.get();
@@ -242,6 +250,9 @@ void issue_shared(Warp& warp, const Step& step, uint32_t lane) {
             job.lane);
     job.touch_shared(*origin->cluster, from, bytes, false);
     job.touch_shared(*target->cluster, to, bytes, true);
+    if (recorder_of(*job.warp) != nullptr) {
+      recorder_of(*job.warp)->bulk_shared(job.warp->index, bytes);
+    }
     job.complete_transaction(*owner, offset, bytes);
   }));
 }

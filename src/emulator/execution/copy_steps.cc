@@ -5,6 +5,7 @@
 
 #include "base/message.h"
 #include "emulator/execution/atomics.h"
+#include "emulator/execution/counting.h"
 #include "emulator/execution/jobs.h"
 #include "emulator/execution/lanes.h"
 #include "emulator/execution/spaces.h"
@@ -75,6 +76,18 @@ Outcome copy_lanes(Warp& warp, const Step& step, uint32_t active) {
   effective_addresses(warp.read(step.source[1]), d.from_offset, false, from);
   const uint32_t ignored = d.has_ignore ? read_predicate(warp, d.ignore) : 0;
   const bool now = lands_at_once(warp.grid());
+  if (model::Recorder* const recorder = recorder_of(warp); recorder != nullptr) {
+    uint32_t reading = active & ~ignored;
+    if (d.has_source_bytes) {
+      each_lane(reading, [&](uint32_t i) {
+        if (static_cast<uint32_t>(warp.read(step.source[2])[i]) == 0) reading &= ~(1u << i);
+      });
+    }
+    if (reading != 0) {
+      recorder->global(warp.index, from, reading, d.bytes, model::AccessKind::kRead);
+    }
+    recorder->shared(warp.index, to, active, d.bytes, model::AccessKind::kWrite, false);
+  }
   each_lane(active, [&](uint32_t i) {
     LaneCopy copy;
     copy.lane = i;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/message.h"
+#include "emulator/execution/counting.h"
 #include "emulator/execution/jobs.h"
 #include "emulator/execution/lanes.h"
 #include "emulator/execution/register_watch.h"
@@ -88,11 +89,13 @@ Outcome rows_lanes(Warp& warp, const Step& step, uint32_t active) {
   Registers registers(matrix_register_count(d.form, d.count));
   if (step.choice == 0) {
     before_read(warp, step, access, {});
+    count_access(warp, access, model::AccessKind::kRead);
     for (uint32_t i = 0; i < rows; ++i) std::copy_n(access.at[i].data, 16, data[i]);
     distribute_rows(d.form, d.count, data, raw(registers));
     scatter(*warp.group().frame, d.slots, registers);
   } else {
     before_write(warp, step, access, {});
+    count_access(warp, access, model::AccessKind::kWrite);
     registers = gather(*warp.group().frame, d.sources);
     collect_rows(d.form, d.count, raw(registers), data);
     for (uint32_t i = 0; i < rows; ++i) std::copy_n(data[i], 16, access.at[i].data);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/message.h"
+#include "emulator/execution/counting.h"
 #include "emulator/execution/decoder.h"
 #include "emulator/execution/lanes.h"
 #include "emulator/execution/memory_access.h"
@@ -93,6 +94,7 @@ Outcome memory_lanes(Warp& warp, const Step& step, uint32_t active) {
   } else {
     before_write(warp, step, access, d.order);
   }
+  count_access(warp, access, kLoad ? model::AccessKind::kRead : model::AccessKind::kWrite);
   uint8_t* data[kLanes];
   each_lane(active, [&](uint32_t i) { data[i] = access.at[i].data; });
   move_elements<kLoad>(warp, d, active, data);

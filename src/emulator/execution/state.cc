@@ -6,6 +6,7 @@
 
 #include "base/message.h"
 #include "emulator/execution/trap_error.h"
+#include "emulator/model/recorder.h"
 
 namespace flamia::emulator::execution {
 namespace {
@@ -162,6 +163,7 @@ Frame* Warp::enter(const Code& code, Frame* caller, uint32_t lanes) {
   frame->code = &code;
   frame->caller = caller;
   frame->lanes = lanes;
+  if (grid().recorder != nullptr) frame->counts = grid().recorder->steps(index, code.index);
   frame->registers.resize(size_t{code.slot_count} * kLanes);
   frame->arguments.resize(function.call_parameter_bytes * kLanes);
   frame->returns.resize(size_t{function.return_bytes} * kLanes);

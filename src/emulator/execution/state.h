@@ -24,6 +24,11 @@
 #include "emulator/machine/shadow.h"
 #include "emulator/machine/tensor_memory.h"
 
+namespace flamia::emulator::model {
+class Recorder;
+struct StepCount;
+}  // namespace flamia::emulator::model
+
 namespace flamia::emulator::execution {
 
 inline constexpr uint32_t kLanes = 32;
@@ -75,6 +80,7 @@ struct Frame {
   uint32_t depth = 0;
   uint32_t lanes = 0;  ///< that have not returned
   uint32_t local_base = 0;
+  model::StepCount* counts = nullptr;  ///< of this function and warp; null: not counted
   std::vector<uint64_t> registers;
   std::vector<uint8_t> parameters;   ///< [lane][Function::parameter_bytes]
   std::vector<uint8_t> returns;      ///< [lane][return_bytes]
@@ -257,6 +263,7 @@ struct Grid {
   ByteBank parameters;
   GridReport* report = nullptr;
   Tracer* tracer = nullptr;  ///< null: no trace
+  model::Recorder* recorder = nullptr;  ///< null: nothing is counted
   uint64_t random_state = 0;
   ptx::Dim3 clusters;  ///< of the grid
   ptx::Dim3 cluster_dim;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/message.h"
+#include "emulator/execution/counting.h"
 #include "emulator/execution/tensor_operands.h"
 
 namespace flamia::emulator::execution {
@@ -51,6 +52,13 @@ void fill_sides(const ActionJob& job, const std::vector<Cta*>& ctas, TensorSide 
   }
 }
 
+void count_mma(Warp& warp, const TensorMma& op) {
+  if (recorder_of(warp) == nullptr) return;
+  InstructionDescriptor descriptor;
+  require(decode_instruction(op.idesc, op.form, &descriptor));
+  recorder_of(warp)->tensor_mma(warp.index, op.form, descriptor);
+}
+
 void issue_mma(Warp& warp, const Step& step, uint32_t lane) {
   const TensorDetail& d = tensor_detail(step);
   TensorMma op;
@@ -87,6 +95,7 @@ void issue_mma(Warp& warp, const Step& step, uint32_t lane) {
                   MmaTouches touches;
                   require_initialized(job.warp->grid(), tensor_mma(now, sides, &touches), job.lane);
                   touch(job, ctas, touches);
+                  count_mma(*job.warp, now);
                 }));
 }
 

@@ -7,6 +7,7 @@
 #include "emulator/execution/register_watch.h"
 #include "emulator/execution/scheduler.h"
 #include "emulator/execution/trace.h"
+#include "emulator/model/recorder.h"
 
 namespace flamia::emulator::execution {
 namespace {
@@ -112,6 +113,9 @@ uint32_t run_warp(Warp& warp, uint32_t budget) {
     if (moved && !choose(warp, &until)) break;
     Group& group = warp.group();
     const Step& step = group.frame->code->steps[group.pc];
+    // Looked up before the handler, which may leave the frame.
+    model::StepCount* const counts =
+        group.frame->counts != nullptr ? group.frame->counts + group.pc : nullptr;
     moved = false;
     uint32_t active = group.mask;
     if (step.guard != kNoIndex) {
@@ -134,6 +138,10 @@ uint32_t run_warp(Warp& warp, uint32_t budget) {
     }
     if (tracer != nullptr && active != 0) tracer->after(warp, step, active, outcome);
     ++done;
+    if (counts != nullptr) {
+      ++counts->warps;
+      counts->lanes += static_cast<uint32_t>(std::popcount(active));
+    }
     report.lane_instructions += static_cast<uint32_t>(std::popcount(active));
     if (outcome == Outcome::kJump) {
       moved = true;

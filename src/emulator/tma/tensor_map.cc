@@ -2,6 +2,7 @@
 // Used by: see tensor_map.h.
 #include "emulator/tma/tensor_map.h"
 
+#include <cstddef>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -21,13 +22,15 @@ constexpr uint64_t kMaxStride = uint64_t{1} << 40;
 struct Encoded {
   uint32_t magic;
   uint8_t type, rank, interleave, swizzle;
+  /// Programs that work around old drivers clear a bit of this word; it means nothing here.
+  uint64_t loose;
   uint64_t address;
   uint64_t dims[kMapMaxRank];
   uint64_t strides[kMapMaxRank - 1];
   uint16_t box[kMapMaxRank];
   uint8_t element_strides[kMapMaxRank];
   uint8_t l2_promotion, nan_fill;
-  uint8_t reserved[19];
+  uint8_t reserved[11];
   uint32_t check;
 };
 static_assert(sizeof(Encoded) == kMapBytes);
@@ -35,6 +38,7 @@ static_assert(sizeof(Encoded) == kMapBytes);
 uint32_t checksum(const Encoded& encoded) {
   uint8_t bytes[kMapBytes];
   std::memcpy(bytes, &encoded, kMapBytes);
+  std::memset(bytes + offsetof(Encoded, loose), 0, sizeof encoded.loose);
   uint32_t sum = 2166136261u;
   for (uint32_t i = 0; i + 4 < kMapBytes; ++i) sum = (sum ^ bytes[i]) * 16777619u;
   return sum;
