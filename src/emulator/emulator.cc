@@ -57,11 +57,13 @@ struct Emulator::State {
   MachineOptions options;
   GlobalMemory memory;
   uint64_t launches = 0;
+  uint64_t modules = 0;
   std::FILE* trace_file = nullptr;
   std::unordered_map<const LoadedModule*, std::unique_ptr<execution::Program>> programs;
 
   Status place(LoadedModule* module);
   Status open_trace();
+  Status keep_text(std::string_view text);
   void initialize(LoadedModule* module);
   uint64_t relocated(const LoadedModule& module, const ptx::Relocation& relocation) const;
 };
@@ -140,6 +142,20 @@ Status Emulator::State::open_trace() {
   return {};
 }
 
+Status Emulator::State::keep_text(std::string_view text) {
+  if (options.ptx_folder.empty()) return {};
+  const std::string path = concat(options.ptx_folder, "/module", modules++, ".ptx");
+  std::FILE* const file = std::fopen(path.c_str(), "w");
+  bool written = file != nullptr;
+  if (written) {
+    written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    written = std::fclose(file) == 0 && written;
+  }
+  if (written) return {};
+  return invalid(concat("load: ", refusal("the folder for PTX", "be one that can be written",
+                                          options.ptx_folder)));
+}
+
 Emulator::Emulator(const MachineOptions& options) : state_(std::make_unique<State>(options)) {}
 Emulator::~Emulator() = default;
 
@@ -148,7 +164,8 @@ GlobalMemory& Emulator::memory() { return state_->memory; }
 
 Status Emulator::load(std::string_view text, std::unique_ptr<LoadedModule>* module) {
   auto loaded = std::make_unique<LoadedModule>();
-  Status status = ptx::parse(text, &loaded->module);
+  Status status = state_->keep_text(text);
+  if (status.ok()) status = ptx::parse(text, &loaded->module);
   if (status.ok()) status = state_->place(loaded.get());
   if (!status.ok()) return status;
   state_->programs[loaded.get()] = std::make_unique<execution::Program>(loaded.get());

@@ -48,6 +48,7 @@ struct MachineOptions {
   /// mbarrier.init and the async proxy inside one CTA.
   bool strict = false;
   TraceOptions trace;
+  std::string ptx_folder;  ///< where the text of every module is written; empty: nowhere
   bool count = false;  ///< GridReport::counters; costs about a fifth of the speed
 };
 

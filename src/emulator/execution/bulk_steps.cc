@@ -149,6 +149,7 @@ void issue_load(Warp& warp, const Step& step, uint32_t lane) {
       touch(job, *cta, result, true);
       for (const ByteRange& range : result.global) {
         job.touch_global(range.address, range.bytes, false);
+      }
       if (first) {
         count_ranges(*job.warp, result.global, model::AccessKind::kRead);
       } else if (recorder_of(*job.warp) != nullptr) {
