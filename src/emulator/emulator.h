@@ -31,8 +31,9 @@ struct MachineOptions {
   bool check_uninitialized = true;
   bool check_hazards = true;
   /// Also what PTX asks for although public kernels run without it: tcgen05.fence around every
-  /// synchronization, tcgen05.wait::ld although the loaded registers were used, a fence between
-  /// mbarrier.init and the async proxy inside one CTA.
+  /// synchronization, tcgen05.wait::ld although the loaded registers were used, fence.mbarrier_init
+  /// (inside one CTA, and before relaxed cluster barriers), and that a CTA stays until its bulk
+  /// stores have read their source.
   bool strict = false;
 };
 
