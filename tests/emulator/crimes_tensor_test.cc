@@ -388,6 +388,28 @@ std::vector<Crime> tensor(bool strict) {
 )"
                         "WAIT0" AFTER TENSOR_END,
        128},
+      {"pair instruction after the peer has left",
+       "bad operand",
+       {"tcgen05.alloc", "both CTAs of the pair"},
+       R"(
+  {{||@!%p3 ret;
+  mov.u32 %r20, 0;
+spin:
+  add.u32 %r20, %r20, 1;
+  setp.lt.u32 %p4, %r20, 2000;
+  @%p4 bra spin;}}
+  {{barrier.cluster.arrive.aligned;
+  barrier.cluster.wait.aligned;||}}
+  tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [cell], 64;
+  bar.sync 0;
+  ld.shared.u32 %r30, [cell];
+  {{barrier.cluster.arrive.aligned;
+  barrier.cluster.wait.aligned;||}}
+  tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r30, 64;
+)",
+       32,
+       2,
+       2},
       {"copies of scales that differ",
        "bad operand",
        {"tcgen05.mma", "copies of row"},
