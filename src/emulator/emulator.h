@@ -44,8 +44,9 @@ struct MachineOptions {
   bool check_uninitialized = true;
   bool check_hazards = true;
   /// Also what PTX asks for although public kernels run without it: tcgen05.fence around every
-  /// synchronization, tcgen05.wait::ld although the loaded registers were used, a fence between
-  /// mbarrier.init and the async proxy inside one CTA.
+  /// synchronization, tcgen05.wait::ld although the loaded registers were used, fence.mbarrier_init
+  /// (inside one CTA, and before relaxed cluster barriers), and that a CTA stays until its bulk
+  /// stores have read their source.
   bool strict = false;
   TraceOptions trace;
   std::string ptx_folder;  ///< where the text of every module is written; empty: nowhere

@@ -13,6 +13,17 @@
 
 #include "tests/emulator/execution_harness.h"
 
+/// Shared memory full of zeros that the async proxy may read; %p7 true.
+#define FLAMIA_ZEROS                                       \
+  "  shl.b32 %r20, %r1, 6;\n"                              \
+  "  add.u32 %r21, %r10, %r20;\n"                          \
+  "  mov.u32 %r22, 0;\n"                                   \
+  "  st.shared.v4.u32 [%r21], {%r22,%r22,%r22,%r22};\n"    \
+  "  st.shared.v4.u32 [%r21+16], {%r22,%r22,%r22,%r22};\n" \
+  "  st.shared.v4.u32 [%r21+32], {%r22,%r22,%r22,%r22};\n" \
+  "  st.shared.v4.u32 [%r21+48], {%r22,%r22,%r22,%r22};\n" \
+  "  setp.eq.u32 %p7, %r22, 0;\n"
+
 namespace flamia::emulator {
 
 struct Crime {

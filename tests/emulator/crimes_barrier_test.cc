@@ -19,17 +19,17 @@ const std::vector<Crime>& mbarriers() {
   setp.eq.u32 %p4, %r1, 32;
   @%p4 mbarrier.arrive.shared::cta.b64 _, [%r11];
 )"},
-      {"relaxed cluster barrier after init without its fence",
+      {"use in a peer that nothing orders after init",
        "hazard|barrier misuse",
        {"mbarrier."},
        R"(
   @%p1 mbarrier.init.shared::cta.b64 [%r11], 1;
-  {{fence.mbarrier_init.release.cluster;||}}
-  barrier.cluster.arrive.relaxed.aligned;
-  barrier.cluster.wait.aligned;
+  {{barrier.cluster.arrive.relaxed.aligned;
+  barrier.cluster.wait.aligned;||}}
   xor.b32 %r20, %r3, 1;
   mapa.shared::cluster.u32 %r21, %r11, %r20;
   @%p1 mbarrier.arrive.shared::cluster.b64 _, [%r21];
+  bar.warp.sync -1;
   WAIT0
   barrier.cluster.arrive.aligned;
   barrier.cluster.wait.aligned;
@@ -246,6 +246,25 @@ done:
 
 const std::vector<Crime>& strict_rules() {
   static const std::vector<Crime> crimes = {
+      {"relaxed cluster barrier after init without its fence",
+       "hazard|barrier misuse",
+       {"mbarrier."},
+       R"(
+  @%p1 mbarrier.init.shared::cta.b64 [%r11], 1;
+  {{fence.mbarrier_init.release.cluster;||}}
+  barrier.cluster.arrive.relaxed.aligned;
+  barrier.cluster.wait.aligned;
+  xor.b32 %r20, %r3, 1;
+  mapa.shared::cluster.u32 %r21, %r11, %r20;
+  @%p1 mbarrier.arrive.shared::cluster.b64 _, [%r21];
+  WAIT0
+  barrier.cluster.arrive.aligned;
+  barrier.cluster.wait.aligned;
+)",
+       32,
+       2,
+       2,
+       true},
       {"barrier handed to the async proxy without a fence",
        "hazard",
        {"mbarrier.init", "cp.async.bulk", "fence.mbarrier_init"},

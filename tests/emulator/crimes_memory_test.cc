@@ -219,6 +219,64 @@ done:
   return crimes;
 }
 
+/// A message of one CTA to another of its cluster, passed on by a CTA of another cluster: legal.
+const std::vector<Crime>& look_alikes() {
+  static const std::vector<Crime> crimes = {
+      {"message through another cluster",
+       "uninitialized",
+       {"ld.shared"},
+       R"(
+  mov.u32 %r20, %ctaid.x;
+  setp.ne.u32 %p4, %r20, 0;
+  @%p4 bra second;
+  st.global.u32 [%d2], 7;
+  fence.acq_rel.gpu;
+  st.relaxed.gpu.global.u32 [%d2+64], 1;
+  bra done;
+second:
+  setp.ne.u32 %p4, %r20, 2;
+  @%p4 bra third;
+spin1:
+  ld.relaxed.gpu.global.u32 %r21, [%d2+64];
+  setp.eq.u32 %p5, %r21, 0;
+  @%p5 bra spin1;
+  fence.acq_rel.gpu;
+  st.relaxed.gpu.global.u32 [%d2+128], 1;
+  bra done;
+third:
+  setp.ne.u32 %p4, %r20, 1;
+  @%p4 bra done;
+spin2:
+  ld.relaxed.gpu.global.u32 %r21, [%d2+128];
+  setp.eq.u32 %p5, %r21, 0;
+  @%p5 bra spin2;
+  fence.acq_rel.gpu;
+  ld.global.u32 %r22, [%d2];
+  {{||ld.shared.u32 %r23, [cell];}}
+done:
+)",
+       32,
+       4,
+       2},
+      {"bulk store by every lane",
+       "uninitialized",
+       {"ld.shared"},
+       R"(
+  shl.b32 %r20, %r1, 2;
+  add.u32 %r21, %r10, %r20;
+  st.shared.u32 [%r21], %r1;
+  fence.proxy.async.shared::cta;
+  bar.sync 0;
+  cp.async.bulk.global.shared::cta.bulk_group [%d2], [%r10], 128;
+  cp.async.bulk.commit_group;
+  cp.async.bulk.wait_group 0;
+  {{||ld.shared.u32 %r23, [cell];}}
+)",
+       32},
+  };
+  return crimes;
+}
+
 const std::vector<Crime>& places() {
   static const std::vector<Crime> crimes = {
       {"beyond a buffer", "out of bounds", {"ld.global"}, R"(
@@ -334,7 +392,7 @@ spin:
        64,
        1,
        1,
-       false,
+       true,
        0,
        false},
   };
@@ -343,6 +401,7 @@ spin:
 
 TEST(CrimesMemory, RacesOnHopper) { judge(races(), Chip::kH200, "sm_90a"); }
 TEST(CrimesMemory, RacesOnBlackwell) { judge(races(), Chip::kB200, "sm_100a"); }
+TEST(CrimesMemory, LookAlikesAreLegal) { judge(look_alikes(), Chip::kH200, "sm_90a"); }
 TEST(CrimesMemory, PlacesOnHopper) { judge(places(), Chip::kH200, "sm_90a"); }
 TEST(CrimesMemory, PlacesOnBlackwell) { judge(places(), Chip::kB200, "sm_100a"); }
 

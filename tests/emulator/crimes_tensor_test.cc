@@ -1,178 +1,13 @@
-// Crimes in matrix products: wgmma with its registers and groups, tcgen05 with its tensor memory.
+// Crimes in the products of Blackwell: tcgen05 with its tensor memory.
 #include "tests/emulator/crimes.h"
 
 namespace flamia::emulator {
 namespace {
 
-/// Shared memory full of zeros that the async proxy may read; %p7 true.
-#define ZEROS                                              \
-  "  shl.b32 %r20, %r1, 6;\n"                              \
-  "  add.u32 %r21, %r10, %r20;\n"                          \
-  "  mov.u32 %r22, 0;\n"                                   \
-  "  st.shared.v4.u32 [%r21], {%r22,%r22,%r22,%r22};\n"    \
-  "  st.shared.v4.u32 [%r21+16], {%r22,%r22,%r22,%r22};\n" \
-  "  st.shared.v4.u32 [%r21+32], {%r22,%r22,%r22,%r22};\n" \
-  "  st.shared.v4.u32 [%r21+48], {%r22,%r22,%r22,%r22};\n" \
-  "  setp.eq.u32 %p7, %r22, 0;\n"
-#define WGMMA                                                                                   \
-  "  wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%f1,%f2,%f3,%f4}, %d5, %d7, %p7, 1, " \
-  "1;\n"
-#define WGMMA_REGISTERS                                                       \
-  "  wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%f1,%f2,%f3,%f4}, " \
-  "{%r40,%r41,%r42,%r43}, %d7, %p7, 1, 1;\n"
-
-const std::vector<Crime>& products() {
-  static const std::vector<Crime> crimes = {
-      {"generic write, wgmma read",
-       "hazard",
-       {"st.shared", "wgmma", "fence.proxy.async"},
-       ZEROS R"(
-  {{fence.proxy.async.shared::cta;||}}
-  bar.sync 0;
-  mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;
-  wgmma.fence.sync.aligned;
-)" WGMMA R"(
-  wgmma.commit_group.sync.aligned;
-  wgmma.wait_group.sync.aligned 0;
-)",
-       128},
-      {"no wgmma.fence at all",
-       "hazard",
-       {"wgmma.mma_async", "wgmma.fence"},
-       ZEROS R"(
-  fence.proxy.async.shared::cta;
-  bar.sync 0;
-  mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;
-  {{wgmma.fence.sync.aligned;||}}
-)" WGMMA R"(
-  wgmma.commit_group.sync.aligned;
-  wgmma.wait_group.sync.aligned 0;
-)",
-       128},
-      {"accumulator written after the fence",
-       "hazard",
-       {"write of CTA", "add.f32", "wgmma.mma_async", "no wgmma.fence"},
-       ZEROS R"(
-  fence.proxy.async.shared::cta;
-  bar.sync 0;
-  mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;
-  wgmma.fence.sync.aligned;
-)" WGMMA R"(
-  wgmma.commit_group.sync.aligned;
-  wgmma.wait_group.sync.aligned 0;
-  add.f32 %f2, %f2, %f2;
-  {{wgmma.fence.sync.aligned;||}}
-)" WGMMA R"(
-  wgmma.commit_group.sync.aligned;
-  wgmma.wait_group.sync.aligned 0;
-)",
-       128},
-      {"accumulator read in flight",
-       "hazard",
-       {"accumulator of CTA", "wgmma.mma_async", "add.f32", "no wgmma.wait_group"},
-       ZEROS R"(
-  fence.proxy.async.shared::cta;
-  bar.sync 0;
-  mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;
-  wgmma.fence.sync.aligned;
-)" WGMMA R"(
-  wgmma.commit_group.sync.aligned;
-  wgmma.wait_group.sync.aligned {{0||1}};
-  add.f32 %f9, %f2, %f2;
-  wgmma.wait_group.sync.aligned 0;
-)",
-       128},
-      {"group that was never committed",
-       "hazard",
-       {"accumulator of CTA", "no wgmma.wait_group"},
-       ZEROS R"(
-  fence.proxy.async.shared::cta;
-  bar.sync 0;
-  mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;
-  wgmma.fence.sync.aligned;
-)" WGMMA R"(
-  {{wgmma.commit_group.sync.aligned;||}}
-  wgmma.wait_group.sync.aligned 0;
-  add.f32 %f9, %f2, %f2;
-)",
-       128},
-      {"A registers overwritten in flight",
-       "hazard",
-       {"A registers of CTA", "add.u32", "no wgmma.wait_group"},
-       ZEROS R"(
-  fence.proxy.async.shared::cta;
-  bar.sync 0;
-  mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;
-  mov.u32 %r40, 0; mov.u32 %r41, 0; mov.u32 %r42, 0; mov.u32 %r43, 0;
-  wgmma.fence.sync.aligned;
-)" WGMMA_REGISTERS R"(
-  wgmma.commit_group.sync.aligned;
-  add.u32 %r45, %r40, 1;
-  {{wgmma.wait_group.sync.aligned 0;||}}
-  add.u32 %r41, %r41, 1;
-  wgmma.wait_group.sync.aligned 0;
-)",
-       128},
-      {"operand overwritten in flight",
-       "hazard",
-       {"wgmma", "st.shared"},
-       ZEROS R"(
-  fence.proxy.async.shared::cta;
-  bar.sync 0;
-  mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;
-  wgmma.fence.sync.aligned;
-)" WGMMA R"(
-  wgmma.commit_group.sync.aligned;
-  {{wgmma.wait_group.sync.aligned 0;
-  bar.sync 0;||}}
-  st.shared.u32 [%r10], 1;
-  wgmma.wait_group.sync.aligned 0;
-)",
-       128},
-      {"exit with a product in flight",
-       "undrained",
-       {"wgmma.mma_async"},
-       ZEROS R"(
-  fence.proxy.async.shared::cta;
-  bar.sync 0;
-  mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;
-  wgmma.fence.sync.aligned;
-)" WGMMA R"(
-  wgmma.commit_group.sync.aligned;
-  {{wgmma.wait_group.sync.aligned 0;||}}
-)",
-       128,
-       1,
-       1,
-       false,
-       0,
-       false},
-      {"different products in one warp group",
-       "divergence",
-       {"same wgmma"},
-       ZEROS R"(
-  fence.proxy.async.shared::cta;
-  bar.sync 0;
-  mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;
-  wgmma.fence.sync.aligned;
-  {{||@!%p2 bra second;}}
-)" WGMMA R"(
-  bra done;
-second:
-)" WGMMA R"(
-done:
-  wgmma.commit_group.sync.aligned;
-  wgmma.wait_group.sync.aligned 0;
-)",
-       128},
-  };
-  return crimes;
-}
-
 /// Allocation of 64 columns, base in %r30, lanes of the warp in %r31, instruction descriptor of
 /// 128 x 16 x 32 E4M3 in %r32.
 #define TENSOR_BEGIN                                                             \
-  ZEROS                                                                          \
+  FLAMIA_ZEROS                                                                   \
   "  or.b64 %d5, %d5, 0x400000000000;\n"                                         \
   "  or.b64 %d7, %d7, 0x400000000000;\n"                                         \
   "  @%p2 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [cell], 64;\n" \
@@ -388,6 +223,28 @@ std::vector<Crime> tensor(bool strict) {
 )"
                         "WAIT0" AFTER TENSOR_END,
        128},
+      {"pair instruction after the peer has left",
+       "bad operand",
+       {"tcgen05.alloc", "both CTAs of the pair"},
+       R"(
+  {{||@!%p3 ret;
+  mov.u32 %r20, 0;
+spin:
+  add.u32 %r20, %r20, 1;
+  setp.lt.u32 %p4, %r20, 2000;
+  @%p4 bra spin;}}
+  {{barrier.cluster.arrive.aligned;
+  barrier.cluster.wait.aligned;||}}
+  tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [cell], 64;
+  bar.sync 0;
+  ld.shared.u32 %r30, [cell];
+  {{barrier.cluster.arrive.aligned;
+  barrier.cluster.wait.aligned;||}}
+  tcgen05.dealloc.cta_group::2.sync.aligned.b32 %r30, 64;
+)",
+       32,
+       2,
+       2},
       {"copies of scales that differ",
        "bad operand",
        {"tcgen05.mma", "copies of row"},
@@ -472,7 +329,6 @@ again:
   return crimes;
 }
 
-TEST(CrimesTensor, Wgmma) { judge(products(), Chip::kH200, "sm_90a"); }
 TEST(CrimesTensor, Tcgen05) { judge(tensor(false), Chip::kB200, "sm_100a"); }
 TEST(CrimesTensor, Tcgen05ByStrictRules) { judge(tensor(true), Chip::kB200, "sm_100a"); }
 TEST(CrimesTensor, LookAlikesAreLegal) { judge(look_alikes(), Chip::kB200, "sm_100a"); }

@@ -238,10 +238,12 @@ TEST_P(ExecutionKernels, BlackwellProductOfE4m3EqualsTheHost) {
 }
 
 TEST_P(ExecutionKernels, TmaPipelineAddsRowsToTiles) {
-  for (const bool blackwell : {false, true}) {
-    MachineOptions unchecked = options(blackwell ? Chip::kB200 : Chip::kH200);
-    unchecked.check_hazards = false;  // both CTAs write the same tiles: a race, as the kernel is
-    Machine machine(unchecked);
+  // Both CTAs of the cluster write the same tiles: a race, which the check reports.
+  for (const auto& [blackwell, checked] : {std::pair(false, false), std::pair(true, false),
+                                           std::pair(false, true), std::pair(true, true)}) {
+    MachineOptions made = options(blackwell ? Chip::kB200 : Chip::kH200);
+    made.check_hazards = checked;
+    Machine machine(made);
     machine.load(sample(blackwell ? "async_copy_sm100a" : "async_copy_sm90a"));
     constexpr uint32_t kTiles = 5;
     const auto in = random_floats(1024 * kTiles, 6);
@@ -271,11 +273,16 @@ TEST_P(ExecutionKernels, TmaPipelineAddsRowsToTiles) {
     const Status status =
         machine.launch("tma_pipeline", {2, 1, 1}, {1024, 1, 1}, make_map(machine.upload(in)),
                        make_map(out), machine.upload(extra), static_cast<int>(kTiles));
+    if (checked) {
+      ASSERT_EQ(machine.report.traps.size(), 1u);
+      EXPECT_EQ(machine.report.traps[0].kind, "hazard") << status.message();
+      EXPECT_NE(status.message().find("bulk copy write of CTA (1,0,0)"), std::string::npos);
+      continue;
+    }
     ASSERT_TRUE(status.ok()) << status.message();
     const auto result = machine.download<float>(out, 1024 * kTiles);
     for (size_t i = 0; i < result.size(); ++i) {
       const float base = in[i] + extra[i / 1024 * 64 + i % 1024 % 64];
-      // Both CTAs of the cluster write the same tiles.
       const float plus = in[i] + (extra[i / 1024 * 64 + i % 1024 % 64] + 1.0f);
       ASSERT_TRUE(result[i] == base || result[i] == plus) << i;
     }

@@ -248,6 +248,103 @@ TEST(Shadow, ClustersAreNotComparedWithEachOther) {
   EXPECT_FALSE(global.read(w.clocks.own_access(1, AccessKind::kGeneric, 2), 4096, 4, 2));
 }
 
+TEST(Shadow, GlobalMemoryIsFollowedFromTheFirstWriteOfItsPage) {
+  World w;
+  Shadow global(Shadow::Memory::kGlobal, kRules);
+  const auto access = [&](uint32_t warp) {
+    return w.clocks.own_access(warp, AccessKind::kGeneric, warp);
+  };
+  EXPECT_FALSE(global.read(access(0), 4096, 4));   // not remembered
+  EXPECT_FALSE(global.write(access(1), 4096, 4));  // so that this is no hazard
+  EXPECT_FALSE(global.read(access(0), 8192, 4));   // another page
+  EXPECT_FALSE(global.read(access(0), 4100, 4));   // remembered from here on
+  EXPECT_TRUE(global.write(access(2), 4100, 4));
+  EXPECT_TRUE(global.read(access(0), 4092, 8));  // across the start of the page
+}
+
+TEST(Shadow, GlobalHistoryStartsAfreshRatherThanGrow) {
+  World w;
+  Shadow global(Shadow::Memory::kGlobal, kRules);
+  const Actor first = w.clocks.own_access(0, AccessKind::kGeneric, 1);
+  for (uint64_t page = 0; page < 1025; ++page) EXPECT_FALSE(global.write(first, page * 4096, 4));
+  const Actor second = w.clocks.own_access(1, AccessKind::kGeneric, 2);
+  EXPECT_FALSE(global.write(second, 0, 4));           // forgotten
+  EXPECT_TRUE(global.write(second, 1024 * 4096, 4));  // the newest page is not
+}
+
+TEST(Shadow, BulkReductionsMeetEachOtherAndAtomicsInGlobalMemoryOnly) {
+  World w;
+  Shadow global(Shadow::Memory::kGlobal, kRules);
+  const AsyncWork one = w.clocks.issue(0, AccessKind::kBulkReduce, 1);
+  const AsyncWork two = w.clocks.issue(1, AccessKind::kBulkReduce, 2);
+  const Actor atomic = w.clocks.own_access(2, AccessKind::kStrong, 3);
+  EXPECT_FALSE(global.write(OrderClocks::actor_of(one), 64, 4));
+  EXPECT_FALSE(global.write(OrderClocks::actor_of(two), 64, 4));
+  EXPECT_FALSE(global.write(atomic, 64, 4));
+  EXPECT_TRUE(global.write(w.clocks.own_access(3, AccessKind::kGeneric, 4), 64, 4));
+  EXPECT_FALSE(w.shared.write(atomic, 64, 4));
+  EXPECT_TRUE(w.shared.read(OrderClocks::actor_of(one), 64, 4));
+}
+
+TEST(Shadow, WhatAWarpDoesAfterIssuingWorkIsNotBeforeIt) {
+  World w;
+  const AsyncWork store = w.clocks.issue(0, AccessKind::kBulk, 5);
+  EXPECT_FALSE(w.store(0, 64));  // overwrites the source
+  EXPECT_TRUE(w.shared.read(OrderClocks::actor_of(store), 64, 4));
+}
+
+TEST(OrderClocks, FencesPublishAndLocationsCarry) {
+  for (const bool fenced : {false, true}) {
+    World w;
+    EXPECT_FALSE(w.store(0, 64));
+    if (fenced) w.clocks.fence_threads(0);
+    EXPECT_EQ(w.clocks.write_location(0, 4096, false), fenced);
+    w.clocks.read_location(1, 4096);
+    EXPECT_EQ(w.load(1, 64).has_value(), !fenced);
+  }
+}
+
+TEST(OrderClocks, AFenceBeforeABarrierServesTheThreadThatSignals) {
+  World w;
+  EXPECT_FALSE(w.store(0, 64));
+  w.clocks.fence_threads(0);
+  const uint32_t pair[] = {0, 1};
+  w.clocks.synchronize(pair, 2);
+  EXPECT_TRUE(w.clocks.write_location(1, 4096, false));
+  w.clocks.read_location(2, 4096);
+  EXPECT_FALSE(w.load(2, 64));
+}
+
+TEST(OrderClocks, RelaxedWaitsCountFromTheNextFenceOn) {
+  World w;
+  SyncClock barrier;
+  EXPECT_FALSE(w.store(0, 64));
+  w.clocks.release(0, &barrier);
+  w.clocks.acquire_relaxed(1, barrier);
+  w.clocks.acquire_relaxed(2, barrier);
+  EXPECT_TRUE(w.load(1, 64));
+  w.clocks.fence_threads(2);
+  EXPECT_FALSE(w.load(2, 64));
+}
+
+TEST(OrderClocks, InitsNeedTheirFenceBeforeRelaxedArrivalsWhenTheRulesSaySo) {
+  for (const bool strict : {false, true}) {
+    for (const bool fenced : {false, true}) {
+      OrderRules rules;
+      rules.init_fences = strict;
+      World w(rules);
+      const Epoch init = w.clocks.own_epoch(0);
+      if (fenced) w.clocks.fence_inits(0);
+      SyncClock barrier;
+      w.clocks.release_relaxed(0, &barrier);
+      EXPECT_FALSE(w.clocks.sees_init(1, init));
+      w.clocks.acquire(1, barrier);
+      EXPECT_EQ(w.clocks.sees_init(1, init), fenced || !strict);
+      EXPECT_EQ(w.clocks.async_sees_init(1, init), fenced || !strict);
+    }
+  }
+}
+
 TEST(Shadow, DescribesBothParties) {
   World w;
   EXPECT_FALSE(w.store(0, 64));

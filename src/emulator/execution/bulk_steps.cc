@@ -1,6 +1,7 @@
 // The copies of the async proxy: cp.async.bulk, cp.async.bulk.tensor, cp.reduce.async.bulk, their
 // prefetches and bulk groups.
 // Depends on: tma/copy.h, which moves the bytes; jobs.h for the time when it happens.
+// Over 500 lines because the forms share one detail and one grammar of modifiers.
 #include <algorithm>
 
 #include "base/message.h"
@@ -220,6 +221,7 @@ void issue_store(Warp& warp, const Step& step, uint32_t lane) {
     store->job = nullptr;
   });
   store->job = job.get();
+  job->stores = true;
   store->epoch = job->work.actor.epoch;
   if (job->ordered) {
     store->write = clocks_of(warp)->issue(warp.global, kind, instruction_key(warp.code(), step));

@@ -62,7 +62,16 @@ bool may_be_equal(const Cluster& cluster, const Hazard& hazard) {
          hazard.first.kind == AccessKind::kGeneric && hazard.second.kind == AccessKind::kGeneric;
 }
 
+/// All lanes of a warp may execute one bulk store, as public kernels let them: its copies write the
+/// same bytes.
+bool is_one_store(const Hazard& hazard) {
+  return hazard.first.write && hazard.second.write && hazard.first.kind == AccessKind::kBulk &&
+         hazard.second.kind == AccessKind::kBulk && hazard.first.warp == hazard.second.warp &&
+         hazard.first.instruction == hazard.second.instruction;
+}
+
 void report(Cluster& cluster, Place place, const Hazard& hazard) {
+  if (place == Place::kGlobal && is_one_store(hazard)) return;
   const uint8_t* const word =
       may_be_equal(cluster, hazard) ? word_of(cluster, place, hazard.address) : nullptr;
   if (word == nullptr) raise(cluster, place, hazard);

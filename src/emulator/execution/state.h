@@ -250,6 +250,7 @@ struct Job {
   uint64_t queue = 0;    ///< jobs of one queue complete in order; 0: any order
   uint32_t delay = 0;    ///< rounds
   bool drained = false;  ///< needs nothing of its CTA any more
+  bool stores = false;   ///< only reads shared memory of its CTA
   virtual ~Job() = default;
   virtual void complete(Grid& grid) = 0;
 };

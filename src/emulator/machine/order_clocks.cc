@@ -104,9 +104,13 @@ void OrderClocks::fence_inits(uint32_t warp) {
   clocks.ordered[own(warp)] = ++steps_[own(warp)];
 }
 
-void OrderClocks::release_relaxed(uint32_t warp, SyncClock* into) const {
-  const WarpClocks& clocks = warps_[warp];
+void OrderClocks::release_relaxed(uint32_t warp, SyncClock* into) {
+  WarpClocks& clocks = warps_[warp];
   join(&into->inits, clocks.inits);
+  if (!rules_.init_fences) {
+    join(&into->inits, clocks.ordered);
+    clocks.ordered[own(warp)] = ++steps_[own(warp)];
+  }
   if (clocks.published.empty()) return;
   join(&into->ordered, clocks.published);
   join(&into->published, clocks.published);

@@ -41,8 +41,9 @@ struct OrderRules {
   bool tensor_fences = false;
   /// Only the documented pairs of tcgen05.mma, cp and shift keep order in one pipe; otherwise all.
   bool documented_pipeline_only = false;
-  /// The async proxy may use an mbarrier only after fence.mbarrier_init or fence.proxy.async by the
-  /// warp that initialized it; otherwise a barrier of the CTA suffices, as public kernels assume.
+  /// An mbarrier needs fence.mbarrier_init (or fence.proxy.async) by the warp that initialized it
+  /// before the async proxy uses it, and before a relaxed arrival at the cluster barrier carries
+  /// it; otherwise the barrier alone suffices, as public kernels assume.
   bool init_fences = false;
 };
 
@@ -106,7 +107,7 @@ class OrderClocks {
   /// fence.mbarrier_init.
   void fence_inits(uint32_t warp);
   /// A relaxed arrival: carries what fences have made visible.
-  void release_relaxed(uint32_t warp, SyncClock* into) const;
+  void release_relaxed(uint32_t warp, SyncClock* into);
   /// A relaxed wait: counts from the next fence on, tcgen05.fence::after_thread_sync included.
   void acquire_relaxed(uint32_t warp, const SyncClock& from);
   /// Whether the warp may use a barrier that was initialized at that step.
