@@ -3,7 +3,7 @@ PRESET ?= release
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
 
-.PHONY: all run test build check tidy format fuzz setup install hooks clean
+.PHONY: all run test test-full build check tidy format fuzz setup install hooks clean
 
 all: build
 
@@ -21,6 +21,10 @@ run: build
 
 test: setup
 	@scripts/run_tests $(PRESET) $(JOBS)
+
+# Ten seeds of every adversary for the programs on the virtual GPU; SEEDS for fewer.
+test-full: test
+	@scripts/test_full $(PRESET) $(or $(SEEDS),10)
 
 check:
 	@scripts/check

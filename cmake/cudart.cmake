@@ -60,14 +60,19 @@ if(flamia_has_cudart)
 endif()
 
 if(flamia_has_cudart AND FLAMIA_BUILD_TOOLS)
-  file(GLOB flamia_vgpu_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tools/vgpu/*.cc")
-  add_executable(flamia_vgpu_run ${flamia_vgpu_sources})
-  flamia_add_flags(flamia_vgpu_run STRICT)
-  target_include_directories(flamia_vgpu_run PRIVATE "${PROJECT_SOURCE_DIR}")
-  target_link_libraries(flamia_vgpu_run PRIVATE CLI11::CLI11)
-  add_dependencies(flamia_vgpu_run flamia_cudart flamia_cuda_driver)
-  set_target_properties(flamia_vgpu_run PROPERTIES OUTPUT_NAME vgpu-run RUNTIME_OUTPUT_DIRECTORY
-                                                   "${PROJECT_BINARY_DIR}")
+  foreach(program IN ITEMS run trace)
+    add_executable(flamia_vgpu_${program}
+                   "${PROJECT_SOURCE_DIR}/tools/vgpu/vgpu_${program}.cc"
+                   "${PROJECT_SOURCE_DIR}/tools/vgpu/launch.cc"
+                   "${PROJECT_SOURCE_DIR}/tools/vgpu/elf_needs.cc")
+    flamia_add_flags(flamia_vgpu_${program} STRICT)
+    target_include_directories(flamia_vgpu_${program} PRIVATE "${PROJECT_SOURCE_DIR}")
+    target_link_libraries(flamia_vgpu_${program} PRIVATE CLI11::CLI11)
+    add_dependencies(flamia_vgpu_${program} flamia_cudart flamia_cuda_driver)
+    set_target_properties(flamia_vgpu_${program} PROPERTIES
+                          OUTPUT_NAME vgpu-${program}
+                          RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+  endforeach()
 endif()
 
 if(TARGET test_emulator)
@@ -116,6 +121,16 @@ if(FLAMIA_BUILD_TESTS AND FLAMIA_VGPU_PROGRAMS AND FLAMIA_HAS_CUDA AND TARGET fl
   add_test(NAME vgpu/run.warns_of_static_runtime COMMAND flamia_vgpu_run "${binary}")
   set_tests_properties(vgpu/run.warns_of_static_runtime PROPERTIES LABELS "cpu;vgpu"
                        PASS_REGULAR_EXPRESSION "has device code but a static CUDA runtime")
+  # A window of instructions of an unmodified program.
+  add_test(NAME vgpu/trace.writes_a_window
+           COMMAND flamia_vgpu_trace --cta 0 --warp 0 --count 3
+                   "${flamia_vgpu_folder}/programs/vector_add")
+  set_tests_properties(vgpu/trace.writes_a_window PROPERTIES LABELS "cpu;vgpu"
+                       PASS_REGULAR_EXPRESSION "CTA \\(0,0,0\\) warp 0 lanes 0xffffffff line [0-9]+: ")
+  add_test(NAME vgpu/trace.refuses_wrong_windows
+           COMMAND flamia_vgpu_trace --lines 9 "${flamia_vgpu_folder}/programs/vector_add")
+  set_tests_properties(vgpu/trace.refuses_wrong_windows PROPERTIES LABELS "cpu;vgpu"
+                       PASS_REGULAR_EXPRESSION "trace: lines must be FIRST:LAST")
   add_test(NAME vgpu/run.refuses_unknown_chips
            COMMAND flamia_vgpu_run --chip h100 "${binary}")
   set_tests_properties(vgpu/run.refuses_unknown_chips PROPERTIES LABELS "cpu;vgpu"

@@ -152,8 +152,8 @@ Status Emulator::State::keep_text(std::string_view text) {
     written = std::fclose(file) == 0 && written;
   }
   if (written) return {};
-  return invalid(concat("load: ", refusal("the folder for PTX", "be one that can be written",
-                                          options.ptx_folder)));
+  return invalid(concat(
+      "load: ", refusal("the folder for PTX", "be one that can be written", options.ptx_folder)));
 }
 
 Emulator::Emulator(const MachineOptions& options) : state_(std::make_unique<State>(options)) {}

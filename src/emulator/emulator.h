@@ -50,7 +50,7 @@ struct MachineOptions {
   bool strict = false;
   TraceOptions trace;
   std::string ptx_folder;  ///< where the text of every module is written; empty: nowhere
-  bool count = false;  ///< GridReport::counters; costs about a fifth of the speed
+  bool count = false;      ///< GridReport::counters; costs about a fifth of the speed
 };
 
 /// A module whose variables have addresses: globals and constants are placed and initialized.

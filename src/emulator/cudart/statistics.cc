@@ -1,17 +1,16 @@
 // Statistics as text and file.
 #include "emulator/cudart/statistics.h"
 
-#include <cxxabi.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <string_view>
 
 #include "base/message.h"
 #include "emulator/cudart/chip.h"
 #include "emulator/cudart/runtime.h"
+#include "emulator/kernel_name.h"
 #include "emulator/model/print.h"
 
 namespace flamia::emulator::cudart {
@@ -24,19 +23,6 @@ std::string quoted(std::string_view text) {
     out += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
   }
   return out + "\"";
-}
-
-/// The name as the source has it, without its parameters.
-std::string readable(const std::string& kernel) {
-  int status = 0;
-  char* const text = abi::__cxa_demangle(kernel.c_str(), nullptr, nullptr, &status);
-  std::string name = status == 0 && text != nullptr ? text : kernel;
-  std::free(text);
-  constexpr std::string_view kAnonymous = "(anonymous namespace)::";
-  for (size_t at = name.find(kAnonymous); at != std::string::npos; at = name.find(kAnonymous)) {
-    name.erase(at, kAnonymous.size());
-  }
-  return name.substr(0, name.find('('));
 }
 
 std::string list_of(const ptx::Dim3& dim) {
@@ -84,7 +70,7 @@ std::string statistics_table(const Runtime& runtime) {
     const LaunchRecord& launch = runtime.launches[i];
     const std::string grid = text_of(launch.grid), block = text_of(launch.block),
                       cluster = text_of(launch.cluster);
-    const std::string name = readable(launch.kernel);
+    const std::string name = readable_kernel_name(launch.kernel);
     out += model::launch_table({name, grid, block, cluster}, chip, *launch.counters,
                                runtime.settings().stats_scale);
   }

@@ -9,6 +9,7 @@
 #include "emulator/execution/debugger.h"
 #include "emulator/execution/order.h"
 #include "emulator/execution/trace.h"
+#include "emulator/kernel_name.h"
 #include "emulator/ptx/text.h"
 
 namespace flamia::emulator::execution {
@@ -155,7 +156,7 @@ void Scheduler::check_watchdog() const {
 }
 
 std::string Scheduler::place_of(const TrapError& error) const {
-  std::string text = concat("kernel ", grid_.entry->name);
+  std::string text = concat("kernel ", short_kernel_name(grid_.entry->name));
   const Warp* const warp = job_ != nullptr ? job_->warp : running_;
   if (warp == nullptr) return text;
   const ptx::Dim3& id = warp->cta->id;

@@ -263,7 +263,7 @@ struct Grid {
   GlobalMemory* memory = nullptr;
   ByteBank parameters;
   GridReport* report = nullptr;
-  Tracer* tracer = nullptr;  ///< null: no trace
+  Tracer* tracer = nullptr;             ///< null: no trace
   model::Recorder* recorder = nullptr;  ///< null: nothing is counted
   uint64_t random_state = 0;
   ptx::Dim3 clusters;  ///< of the grid

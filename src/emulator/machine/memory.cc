@@ -14,9 +14,12 @@
 namespace flamia::emulator {
 namespace {
 
+/// Where memory of the device is if the host has the place free: the same in every run.
+constexpr uintptr_t kUsualPlace = uintptr_t{1} << 45;
+
 /// Address space of zero pages that are committed when touched.
 void* reserve(uint64_t bytes) {
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+  void* data = mmap(reinterpret_cast<void*>(kUsualPlace), bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   FLAMIA_CHECK(data != MAP_FAILED, bytes);
   return data;
