@@ -12,6 +12,11 @@ endif()
 if(TARGET flamia_program)
   install(TARGETS flamia_program)
 endif()
+if(TARGET flamia_vgpu_run)
+  # Apart from other libraries: these stand in for CUDA's own.
+  install(TARGETS flamia_vgpu_run flamia_vgpu_trace)
+  install(TARGETS flamia_cudart flamia_cuda_driver LIBRARY DESTINATION lib/flamia/vgpu)
+endif()
 install(EXPORT flamia_targets NAMESPACE flamia:: DESTINATION "${flamia_package_dir}")
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/flamia-config.cmake.in"
                               "${PROJECT_BINARY_DIR}/generated/flamia-config.cmake"
