@@ -1,6 +1,6 @@
 // cvt and cvt.pack: integers, floats, tf32 and the packed narrow formats.
-// Depends on: isa/scalar_convert.h and isa/scalar_narrow.h for all semantics, convert_fast.h for the
-// common modes. Longer than other families, since those have a handler beside the definition's.
+// Depends on: isa/scalar_convert.h and isa/scalar_narrow.h for all semantics, convert_fast.h for
+// the common modes. Longer than other families, since those have a handler beside the definition's.
 #include "emulator/execution/convert_fast.h"
 #include "emulator/execution/decoder.h"
 #include "emulator/execution/lanes.h"
