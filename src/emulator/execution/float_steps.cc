@@ -140,9 +140,14 @@ void decode_arithmetic(Decoder& d) {
 }
 
 // Approximate functions of one operand.
+// Out of line, where compilers vectorize the squarer, which they do not inside the loop over lanes.
+template <uint32_t (*kFunction)(const MufuTables&, uint32_t, bool)>
+[[gnu::noinline]] uint32_t approx_one(uint32_t a, bool ftz) {
+  return kFunction(kMufuTables, a, ftz);
+}
 template <uint32_t (*kFunction)(const MufuTables&, uint32_t, bool)>
 constexpr Handler kApprox = lanes1<[](const Step& s, uint64_t a) -> uint64_t {
-  return kFunction(kMufuTables, static_cast<uint32_t>(a), s.mode.ftz);
+  return approx_one<kFunction>(static_cast<uint32_t>(a), s.mode.ftz);
 }>;
 template <uint32_t (*kFunction)(const MufuTables&, uint32_t)>
 constexpr Handler kApproxPlain = lanes1<[](const Step&, uint64_t a) -> uint64_t {
