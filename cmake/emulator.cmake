@@ -21,3 +21,9 @@ target_include_directories(flamia_emulator PUBLIC "${PROJECT_SOURCE_DIR}/include
 target_include_directories(flamia_emulator SYSTEM PUBLIC "${LZ4_INCLUDE_DIR}"
                                                          "${ZSTD_INCLUDE_DIR}")
 target_link_libraries(flamia_emulator PUBLIC "${LZ4_LIBRARY}" "${ZSTD_LIBRARY}" Threads::Threads)
+
+# How fast each family of instructions is interpreted; built on request: --target vgpu_speed.
+add_executable(vgpu_speed EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/bench/vgpu_speed/vgpu_speed.cc")
+flamia_add_flags(vgpu_speed STRICT)
+target_include_directories(vgpu_speed PRIVATE "${PROJECT_SOURCE_DIR}")
+target_link_libraries(vgpu_speed PRIVATE flamia_emulator)

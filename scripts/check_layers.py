@@ -30,6 +30,7 @@ ALLOWED = {
     "bench": {"tools", "plan", "problem", "base", "oracle", "audit", "numerics", "pcast", "emulator"},
     "examples": set(),
     "vgpu_calibration": {"bench"},
+    "vgpu_speed": {"bench", "emulator"},
 }
 
 # Single headers beyond the table.

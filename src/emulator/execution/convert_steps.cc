@@ -1,5 +1,7 @@
 // cvt and cvt.pack: integers, floats, tf32 and the packed narrow formats.
-// Depends on: isa/scalar_convert.h and isa/scalar_narrow.h for all semantics.
+// Depends on: isa/scalar_convert.h and isa/scalar_narrow.h for all semantics, convert_fast.h for
+// the common modes. Longer than other families, since those have a handler beside the definition's.
+#include "emulator/execution/convert_fast.h"
 #include "emulator/execution/decoder.h"
 #include "emulator/execution/lanes.h"
 #include "emulator/isa/scalar_narrow.h"
@@ -37,6 +39,163 @@ Outcome integer_to_integer(Warp& warp, const Step& step, uint32_t active) {
     return convert_integer(d.to_integer, d.from_integer, a, step.mode.sat);
   });
 }
+
+// ---- Fast paths; convert_fast.h says which modes they stand for.
+
+constexpr uint32_t relu_mask(const Step& step) { return step.mode.relu ? ~0u : 0u; }
+
+/// cvt.rn(.relu) from f32 to one half and to two.
+template <Half kTo>
+constexpr Handler kHalfOfF32 = lanes1<[](const Step& s, uint64_t a) -> uint64_t {
+  return half_of_f32<kTo>(static_cast<uint32_t>(a), relu_mask(s)) & s.width_mask;
+}>;
+template <Half kTo>
+constexpr Handler kHalvesOfF32 = lanes2<[](const Step& s, uint64_t a, uint64_t b) -> uint64_t {
+  const uint32_t high = half_of_f32<kTo>(static_cast<uint32_t>(a), relu_mask(s));
+  return (high << 16 | half_of_f32<kTo>(static_cast<uint32_t>(b), relu_mask(s))) & s.width_mask;
+}>;
+
+/// From f32, two codes; from f16x2, whose low half is the second.
+template <Narrow kFormat>
+constexpr Handler kNarrowOfF32 = lanes2<[](const Step& s, uint64_t a, uint64_t b) -> uint64_t {
+  return narrow_pair_of_f32<kFormat>(static_cast<uint32_t>(a), static_cast<uint32_t>(b),
+                                     relu_mask(s)) &
+         s.width_mask;
+}>;
+template <Narrow kFormat>
+constexpr Handler kNarrowOfF16 = lanes1<[](const Step& s, uint64_t a) -> uint64_t {
+  const uint32_t pair = static_cast<uint32_t>(a);
+  return narrow_pair_of_f32<kFormat>(float_bits(widen_half<Half::kF16>(pair >> 16)),
+                                     float_bits(widen_half<Half::kF16>(pair & 0xffffu)),
+                                     relu_mask(s)) &
+         s.width_mask;
+}>;
+template <Narrow kFormat>
+Handler halves_handler(bool relu) {
+  return relu ? lanes1<[](const Step& s, uint64_t a) -> uint64_t {
+    return halves_of_narrow<kFormat, true>(static_cast<uint32_t>(a)) & s.width_mask;
+  }>
+              : lanes1<[](const Step& s, uint64_t a) -> uint64_t {
+                  return halves_of_narrow<kFormat, false>(static_cast<uint32_t>(a)) & s.width_mask;
+                }>;
+}
+
+/// The handler of a narrow format by its name.
+enum class NarrowWay : uint8_t { kFromF32, kFromF16, kToF16 };
+template <Narrow kFormat>
+Handler narrow_handler(NarrowWay way, bool relu) {
+  if (way == NarrowWay::kFromF32) return kNarrowOfF32<kFormat>;
+  return way == NarrowWay::kFromF16 ? kNarrowOfF16<kFormat> : halves_handler<kFormat>(relu);
+}
+Handler narrow_handler(Narrow format, NarrowWay way, bool relu) {
+  switch (format) {
+    case Narrow::kE4m3:
+      return narrow_handler<Narrow::kE4m3>(way, relu);
+    case Narrow::kE5m2:
+      return narrow_handler<Narrow::kE5m2>(way, relu);
+    case Narrow::kE2m1:
+      return narrow_handler<Narrow::kE2m1>(way, relu);
+    case Narrow::kE2m3:
+      return narrow_handler<Narrow::kE2m3>(way, relu);
+    case Narrow::kE3m2:
+      break;
+  }
+  return narrow_handler<Narrow::kE3m2>(way, relu);
+}
+
+template <Rounding kRounding>
+constexpr Handler kWholeF32 = lanes1<[](const Step& s, uint64_t a) -> uint64_t {
+  return whole_f32<kRounding>(static_cast<uint32_t>(a), s.mode.ftz, s.mode.sat) & s.width_mask;
+}>;
+template <Rounding kRounding>
+Outcome integer_of_f32_lanes(Warp& warp, const Step& step, uint32_t active) {
+  const IntegerType& to = detail_of(step).to_integer;
+  const double lowest =
+      static_cast<double>(static_cast<int64_t>(clamp_integer(to, true, ~Wide{0})));
+  const double highest =
+      static_cast<double>(static_cast<int64_t>(clamp_integer(to, false, ~Wide{0})));
+  return convert_lanes(warp, step, active, [&](uint64_t a, uint64_t) {
+    return integer_of_f32<kRounding>(static_cast<uint32_t>(a), step.mode.ftz, lowest, highest);
+  });
+}
+template <template <Rounding> typename Pick>
+Handler by_rounding(Rounding rounding) {
+  switch (rounding) {
+    case Rounding::kZero:
+      return Pick<Rounding::kZero>::kHandler;
+    case Rounding::kDown:
+      return Pick<Rounding::kDown>::kHandler;
+    case Rounding::kUp:
+      return Pick<Rounding::kUp>::kHandler;
+    case Rounding::kNearestEven:
+      return Pick<Rounding::kNearestEven>::kHandler;
+    case Rounding::kNearestAway:
+      break;
+  }
+  return nullptr;
+}
+template <Rounding kRounding>
+struct WholeF32 {
+  static constexpr Handler kHandler = kWholeF32<kRounding>;
+};
+template <Rounding kRounding>
+struct IntegerOfF32 {
+  static constexpr Handler kHandler = integer_of_f32_lanes<kRounding>;
+};
+
+Outcome f32_of_integer(Warp& warp, const Step& step, uint32_t active) {
+  const IntegerType& from = detail_of(step).from_integer;
+  return convert_lanes(warp, step, active, [&](uint64_t a, uint64_t) -> uint64_t {
+    return float_bits(static_cast<float>(extended(from, a)));
+  });
+}
+
+/// A faster handler of a plain conversion to or from floats, or null.
+Handler fast_plain(const ConvertDetail& d, const Step& step, ScalarType to, ScalarType from) {
+  const FloatMode& mode = step.mode;
+  const bool nearest = mode.rounding == Rounding::kNearestEven;
+  const bool f32 = from == ScalarType::kF32;
+  if (f32 && d.to_integer.bits > 0 && d.to_integer.bits <= 32) {
+    return by_rounding<IntegerOfF32>(mode.rounding);
+  }
+  if (f32 && to == ScalarType::kF32 && d.whole && !mode.relu && !step.satfinite) {
+    return by_rounding<WholeF32>(mode.rounding);
+  }
+  if (mode.sat || step.satfinite || d.whole || !nearest) return nullptr;
+  if (to == ScalarType::kF32 && d.from_integer.bits > 0 && d.from_integer.bits <= 32) {
+    return f32_of_integer;
+  }
+  // .ftz of f32 is for what does not go to f16.
+  if (f32 && to == ScalarType::kF16) return kHalfOfF32<Half::kF16>;
+  if (mode.ftz && to != ScalarType::kF32) return nullptr;
+  if (f32 && to == ScalarType::kBf16) return kHalfOfF32<Half::kBf16>;
+  if (mode.relu) return nullptr;
+  if (to == ScalarType::kF32 && from == ScalarType::kF16) {  // never subnormal
+    return lanes1<[](const Step& s, uint64_t a) -> uint64_t {
+      return f32_of_f16(static_cast<uint32_t>(a) & 0xffffu) & s.width_mask;
+    }>;
+  }
+  if (mode.ftz) return nullptr;
+  if (to == ScalarType::kF32 && from == ScalarType::kBf16) {
+    return lanes1<[](const Step& s, uint64_t a) { return (a & 0xffffu) << 16 & s.width_mask; }>;
+  }
+  // The host makes NaN quiet and keeps the upper payload, as the definition does.
+  if (to == ScalarType::kF64 && f32) {
+    return lanes1<[](const Step& s, uint64_t a) {
+      return __builtin_bit_cast(uint64_t,
+                                static_cast<double>(bits_float(static_cast<uint32_t>(a)))) &
+             s.width_mask;
+    }>;
+  }
+  if (to == ScalarType::kF32 && from == ScalarType::kF64) {
+    return lanes1<[](const Step& s, uint64_t a) {
+      return float_bits(static_cast<float>(__builtin_bit_cast(double, a))) & s.width_mask;
+    }>;
+  }
+  return nullptr;
+}
+
+// ----
 
 /// Without saturation: the low bits, extended by `T`.
 template <typename T>
@@ -102,28 +261,6 @@ Outcome narrow_quad_stochastic(Warp& warp, const Step& step, uint32_t active) {
     out[i] = stochastic_quad(d.narrow, values, random, step.mode.relu) & step.width_mask;
   });
   return Outcome::kNext;
-}
-
-Outcome narrow_from_f32(Warp& warp, const Step& step, uint32_t active) {
-  const Narrow format = detail_of(step).narrow;
-  return convert_lanes(warp, step, active, [&](uint64_t a, uint64_t b) -> uint64_t {
-    return encode_narrow_pair(format, bits_float(static_cast<uint32_t>(a)),
-                              bits_float(static_cast<uint32_t>(b)), step.mode.relu);
-  });
-}
-
-Outcome narrow_from_f16(Warp& warp, const Step& step, uint32_t active) {
-  const Narrow format = detail_of(step).narrow;
-  return convert_lanes(warp, step, active, [&](uint64_t a, uint64_t) -> uint64_t {
-    return encode_narrow_f16x2(format, static_cast<uint32_t>(a), step.mode.relu);
-  });
-}
-
-Outcome narrow_to_f16(Warp& warp, const Step& step, uint32_t active) {
-  const Narrow format = detail_of(step).narrow;
-  return convert_lanes(warp, step, active, [&](uint64_t a, uint64_t) -> uint64_t {
-    return decode_narrow_pair(format, static_cast<uint16_t>(a), step.mode.relu);
-  });
 }
 
 /// choice 1: both sources are the halves of a bf16x2.
@@ -223,6 +360,9 @@ void decode_plain(Decoder& d, ScalarType to, ScalarType from, bool whole) {
   } else {
     d.refuse("the types are not handled");
   }
+  if (const Handler fast = fast_plain(*detail, d.step, to, from); fast != nullptr) {
+    d.step.run = fast;
+  }
 }
 
 /// Pairs of halves from two f32.
@@ -233,6 +373,10 @@ void decode_pair(Decoder& d, ScalarType to, bool stochastic) {
   d.step.source[1] = d.source(2, ScalarType::kF32);
   if (stochastic) d.step.source[2] = d.source(3, ScalarType::kB32);
   d.step.run = stochastic ? float_pair_stochastic : float_pair;
+  const FloatMode& mode = d.step.mode;
+  if (stochastic || d.step.satfinite || mode.sat || mode.rounding != Rounding::kNearestEven) return;
+  if (to == ScalarType::kF16x2) d.step.run = kHalvesOfF32<Half::kF16>;
+  if (to == ScalarType::kBf16x2 && !mode.ftz) d.step.run = kHalvesOfF32<Half::kBf16>;
 }
 
 void decode_narrow_to(Decoder& d, ScalarType to, ScalarType from, bool stochastic) {
@@ -257,10 +401,9 @@ void decode_narrow_to(Decoder& d, ScalarType to, ScalarType from, bool stochasti
   if (from == ScalarType::kF32) {
     d.expect(3, 3);
     d.step.source[1] = d.source(2, ScalarType::kF32);
-    d.step.run = narrow_from_f32;
+    d.step.run = narrow_handler(detail->narrow, NarrowWay::kFromF32, false);
   } else if (from == ScalarType::kF16x2) {
-    d.step.source[1] = d.step.source[0];
-    d.step.run = narrow_from_f16;
+    d.step.run = narrow_handler(detail->narrow, NarrowWay::kFromF16, false);
   } else {
     d.refuse("the types are not handled");
   }
@@ -297,8 +440,7 @@ void decode_cvt(Decoder& d) {
   d.step.source[1] = d.step.source[0];
   if (narrow_format(from, &narrow)) {
     if (to != ScalarType::kF16x2) d.refuse("the types are not handled");
-    d.detail<ConvertDetail>()->narrow = narrow;
-    d.step.run = narrow_to_f16;
+    d.step.run = narrow_handler(narrow, NarrowWay::kToF16, d.step.mode.relu);
   } else if (from == ScalarType::kUe8m0x2) {
     if (to != ScalarType::kBf16x2) d.refuse("the types are not handled");
     d.step.run = ue8m0_to_bf16;

@@ -48,12 +48,10 @@ bool is_doubtful(uint32_t result) {
   return magnitude > 0x7f800000u || (kFtz && magnitude - 1u < 0x00800000u);
 }
 
+/// kOperation of 32 values.
 template <char kOperation, bool kFtz, bool kSat>
-Outcome f32_lanes(Warp& warp, const Step& step, uint32_t active) {
-  const uint64_t* const as = warp.read(step.source[0]);
-  const uint64_t* const bs = warp.read(step.source[1]);
-  const uint64_t* const cs = warp.read(step.source[2]);
-  uint32_t result[kLanes];
+void f32_values(const isa::FloatMode& mode, const uint64_t* as, const uint64_t* bs,
+                const uint64_t* cs, uint32_t (&result)[kLanes]) {
   uint32_t doubtful = 0;
   for (uint32_t i = 0; i < kLanes; ++i) {
     uint32_t a = static_cast<uint32_t>(as[i]), b = static_cast<uint32_t>(bs[i]);
@@ -76,27 +74,26 @@ Outcome f32_lanes(Warp& warp, const Step& step, uint32_t active) {
     for (uint32_t i = 0; i < kLanes; ++i) {
       if (!kSat && !is_doubtful<kFtz>(result[i])) continue;
       result[i] = static_cast<uint32_t>(
-          exact_arithmetic<kOperation>(isa::kF32Format, as[i], bs[i], cs[i], step.mode));
+          exact_arithmetic<kOperation>(isa::kF32Format, as[i], bs[i], cs[i], mode));
     }
   }
-  uint64_t* const out = warp.row(step.target);
+}
+
+inline void write_lanes(uint64_t* out, const uint32_t (&result)[kLanes], uint32_t active) {
   if (active == kAllLanes) {
     for (uint32_t i = 0; i < kLanes; ++i) out[i] = result[i];
   } else {
     for (uint32_t i = 0; i < kLanes; ++i) out[i] = (active >> i & 1u) != 0 ? result[i] : out[i];
   }
-  return Outcome::kNext;
 }
 
-/// One binary32 operation to nearest.
-template <char kOperation>
-uint32_t fast_arithmetic(uint32_t a, uint32_t b, uint32_t c, const isa::FloatMode& mode) {
-  if (mode.rounding == isa::Rounding::kNearestEven && !mode.ftz && !mode.sat && !mode.relu) {
-    const uint32_t result = std::bit_cast<uint32_t>(host_arithmetic<kOperation>(
-        std::bit_cast<float>(a), std::bit_cast<float>(b), std::bit_cast<float>(c)));
-    if (!is_doubtful<false>(result)) return result;
-  }
-  return static_cast<uint32_t>(exact_arithmetic<kOperation>(isa::kF32Format, a, b, c, mode));
+template <char kOperation, bool kFtz, bool kSat>
+Outcome f32_lanes(Warp& warp, const Step& step, uint32_t active) {
+  uint32_t result[kLanes];
+  f32_values<kOperation, kFtz, kSat>(step.mode, warp.read(step.source[0]),
+                                     warp.read(step.source[1]), warp.read(step.source[2]), result);
+  write_lanes(warp.row(step.target), result, active);
+  return Outcome::kNext;
 }
 
 /// sum + error is the exact a + b.
@@ -110,50 +107,105 @@ inline TwoSum two_sum(double a, double b) {
   return {sum, (a - (sum - part)) + (b - part)};
 }
 
-/// binary32 value of sum + error rounded down or up or to zero. False if the rules of zeros, NaN,
-/// infinity or subnormals may matter.
-inline bool round_directed(const TwoSum& value, isa::Rounding rounding, uint32_t* bits) {
+struct Directed {
+  uint32_t bits;
+  bool doubtful;  ///< the rules of zeros, NaN, infinity or subnormals may matter
+};
+
+/// binary32 value of sum + error rounded down or up or to zero.
+inline Directed round_directed(const TwoSum& value, isa::Rounding rounding) {
   const float nearest = static_cast<float>(value.sum);
-  uint32_t result = std::bit_cast<uint32_t>(nearest);
-  const uint32_t magnitude = result & 0x7fffffffu;
-  if (magnitude >= 0x7f000000u || magnitude <= 0x01000000u) return false;
+  const uint32_t bits = std::bit_cast<uint32_t>(nearest);
+  const bool doubtful = (bits & 0x7fffffffu) - 0x01000001u >= 0x7f000000u - 0x01000001u;
   const double difference = static_cast<double>(nearest) - value.sum;  // exact
-  const bool above = difference > 0 || (difference == 0 && value.error < 0);
-  const bool below = difference < 0 || (difference == 0 && value.error > 0);
-  const bool negative = (result >> 31) != 0;
-  const bool down =
-      rounding == isa::Rounding::kDown || (rounding == isa::Rounding::kZero && !negative);
-  if (down && above) result += negative ? 1u : ~0u;
-  if (!down && below) result += negative ? ~0u : 1u;
-  *bits = result;
-  return true;
+  const bool equal = difference == 0;
+  const uint32_t above = (difference > 0) | (equal & (value.error < 0)) ? 1u : 0u;
+  const uint32_t below = (difference < 0) | (equal & (value.error > 0)) ? 1u : 0u;
+  const uint32_t negative = bits >> 31;
+  const uint32_t down =
+      rounding == isa::Rounding::kZero ? negative ^ 1u : (rounding == isa::Rounding::kDown);
+  // One place away from zero or towards it.
+  const uint32_t step = down != 0 ? above : below;
+  return {bits + (down == negative ? step : 0u - step), doubtful};
 }
 
 /// + - * f with .rm, .rp or .rz; the others and .sat go to the definitions.
 template <char kOperation>
-Outcome f32_directed(Warp& warp, const Step& step, uint32_t active) {
-  uint64_t* const out = warp.row(step.target);
-  const uint64_t* const as = warp.read(step.source[0]);
-  const uint64_t* const bs = warp.read(step.source[1]);
-  const uint64_t* const cs = warp.read(step.source[2]);
+void directed_values(const isa::FloatMode& mode, const uint64_t* as, const uint64_t* bs,
+                     const uint64_t* cs, uint32_t (&result)[kLanes]) {
   constexpr bool kSum = kOperation == '+' || kOperation == '-' || kOperation == 'f';
-  each_lane(active, [&](uint32_t i) {
-    if constexpr (kSum || kOperation == '*') {
-      const double a = std::bit_cast<float>(static_cast<uint32_t>(as[i]));
-      const double b = std::bit_cast<float>(static_cast<uint32_t>(bs[i]));
-      const double c = std::bit_cast<float>(static_cast<uint32_t>(cs[i]));
-      TwoSum value{a * b, 0};
-      if (kOperation == '+') value = two_sum(a, b);
-      if (kOperation == '-') value = two_sum(a, -b);
-      if (kOperation == 'f') value = two_sum(a * b, c);
-      uint32_t bits = 0;
-      if (!step.mode.sat && !step.mode.ftz && round_directed(value, step.mode.rounding, &bits)) {
-        out[i] = bits;
-        return;
+  uint32_t doubt = kAllLanes;
+  if constexpr (kSum || kOperation == '*') {
+    if (!mode.sat) {
+      doubt = 0;
+      for (uint32_t i = 0; i < kLanes; ++i) {
+        const uint32_t keep = mode.ftz ? 0x00800000u : 0u;
+        const auto value_of = [keep](uint64_t bits) -> double {
+          const uint32_t low = static_cast<uint32_t>(bits);
+          return std::bit_cast<float>((low & 0x7fffffffu) < keep ? low & 0x80000000u : low);
+        };
+        const double a = value_of(as[i]), b = value_of(bs[i]), c = value_of(cs[i]);
+        TwoSum value{a * b, 0};
+        if (kOperation == '+') value = two_sum(a, b);
+        if (kOperation == '-') value = two_sum(a, -b);
+        if (kOperation == 'f') value = two_sum(a * b, c);
+        const Directed rounded = round_directed(value, mode.rounding);
+        result[i] = rounded.bits;
+        doubt |= static_cast<uint32_t>(rounded.doubtful) << i;
       }
     }
-    out[i] = exact_arithmetic<kOperation>(isa::kF32Format, as[i], bs[i], cs[i], step.mode);
+  }
+  each_lane(doubt, [&](uint32_t i) {
+    result[i] = static_cast<uint32_t>(
+        exact_arithmetic<kOperation>(isa::kF32Format, as[i], bs[i], cs[i], mode));
   });
+}
+
+template <char kOperation>
+Outcome f32_directed(Warp& warp, const Step& step, uint32_t active) {
+  uint32_t result[kLanes];
+  directed_values<kOperation>(step.mode, warp.read(step.source[0]), warp.read(step.source[1]),
+                              warp.read(step.source[2]), result);
+  write_lanes(warp.row(step.target), result, active);
+  return Outcome::kNext;
+}
+
+/// kOperation of 32 values in any mode without .relu.
+template <char kOperation>
+void f32_any_mode(const isa::FloatMode& mode, const uint64_t* as, const uint64_t* bs,
+                  const uint64_t* cs, uint32_t (&result)[kLanes]) {
+  if (mode.rounding != isa::Rounding::kNearestEven) {
+    directed_values<kOperation>(mode, as, bs, cs, result);
+  } else if (mode.ftz) {
+    mode.sat ? f32_values<kOperation, true, true>(mode, as, bs, cs, result)
+             : f32_values<kOperation, true, false>(mode, as, bs, cs, result);
+  } else {
+    mode.sat ? f32_values<kOperation, false, true>(mode, as, bs, cs, result)
+             : f32_values<kOperation, false, false>(mode, as, bs, cs, result);
+  }
+}
+
+/// Both halves of .f32x2.
+template <char kOperation>
+Outcome f32_pair_lanes(Warp& warp, const Step& step, uint32_t active) {
+  const uint64_t* const rows[3] = {warp.read(step.source[0]), warp.read(step.source[1]),
+                                   warp.read(step.source[2])};
+  uint64_t high[3][kLanes];
+  for (uint32_t k = 0; k < 3; ++k) {
+    for (uint32_t i = 0; i < kLanes; ++i) high[k][i] = rows[k][i] >> 32;
+  }
+  uint64_t low[3][kLanes];
+  for (uint32_t k = 0; k < 3; ++k) {
+    for (uint32_t i = 0; i < kLanes; ++i) low[k][i] = rows[k][i] & 0xffffffffu;
+  }
+  uint32_t lower[kLanes], upper[kLanes];
+  f32_any_mode<kOperation>(step.mode, low[0], low[1], low[2], lower);
+  f32_any_mode<kOperation>(step.mode, high[0], high[1], high[2], upper);
+  uint64_t* const out = warp.row(step.target);
+  for (uint32_t i = 0; i < kLanes; ++i) {
+    const uint64_t both = uint64_t{upper[i]} << 32 | lower[i];
+    out[i] = (active >> i & 1u) != 0 ? both : out[i];
+  }
   return Outcome::kNext;
 }
 
@@ -171,31 +223,6 @@ Outcome f64_lanes(Warp& warp, const Step& step, uint32_t active) {
       out[i] = exact_arithmetic<kOperation>(isa::kF64Format, as[i], bs[i], cs[i], step.mode);
     }
   });
-  return Outcome::kNext;
-}
-
-/// min and max of binary32 without modifiers.
-template <bool kMaximum>
-Outcome f32_min_max(Warp& warp, const Step& step, uint32_t active) {
-  const uint64_t* const as = warp.read(step.source[0]);
-  const uint64_t* const bs = warp.read(step.source[1]);
-  uint32_t result[kLanes];
-  uint32_t doubtful = 0;
-  for (uint32_t i = 0; i < kLanes; ++i) {
-    const uint32_t x = static_cast<uint32_t>(as[i]), y = static_cast<uint32_t>(bs[i]);
-    const float a = std::bit_cast<float>(x), b = std::bit_cast<float>(y);
-    // NaN and zeros of both signs are for the definition.
-    doubtful |= static_cast<uint32_t>(!(a < b) && !(a > b) && !(a == b && x == y));
-    result[i] = (kMaximum ? a > b : a < b) ? x : y;
-  }
-  uint64_t* const out = warp.row(step.target);
-  if (doubtful != 0) [[unlikely]] {
-    for (uint32_t i = 0; i < kLanes; ++i) {
-      result[i] = static_cast<uint32_t>(
-          isa::float_min_max(isa::kF32Format, kMaximum, as[i], bs[i], step.min_max));
-    }
-  }
-  for (uint32_t i = 0; i < kLanes; ++i) out[i] = (active >> i & 1u) != 0 ? result[i] : out[i];
   return Outcome::kNext;
 }
 

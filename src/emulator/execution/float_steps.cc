@@ -3,9 +3,11 @@
 // Binary32 has a fast path in host arithmetic for results that need no rule beyond IEEE rounding;
 // everything else (NaN, flushed results) is left to the definitions. A test compares both.
 #include <cmath>
+#include <vector>
 
 #include "emulator/execution/decoder.h"
 #include "emulator/execution/float_fast.h"
+#include "emulator/execution/half_fast.h"
 #include "emulator/execution/lanes.h"
 #include "emulator/isa/approx.h"
 
@@ -63,14 +65,6 @@ Handler exact_handler(ScalarType type) {
 }
 
 template <char kOperation>
-constexpr auto kFastPairF = [](const Step& s, uint64_t a, uint64_t b, uint64_t c) {
-  return parts(s, a, b, c, [&s](uint64_t x, uint64_t y, uint64_t z) -> uint64_t {
-    return fast_arithmetic<kOperation>(static_cast<uint32_t>(x), static_cast<uint32_t>(y),
-                                       static_cast<uint32_t>(z), s.mode);
-  });
-};
-
-template <char kOperation>
 Handler f32_handler(const FloatMode& mode) {
   if (mode.rounding != Rounding::kNearestEven) return f32_directed<kOperation>;
   if (mode.ftz)
@@ -81,11 +75,18 @@ Handler f32_handler(const FloatMode& mode) {
 template <char kOperation>
 Handler arithmetic_handler(Decoder& d, ScalarType type) {
   if (type == ScalarType::kF32 && !d.step.mode.relu) return f32_handler<kOperation>(d.step.mode);
-  if (type == ScalarType::kF32x2) return lanes3<kFastPairF<kOperation>>;
+  if (type == ScalarType::kF32x2 && !d.step.mode.relu) return f32_pair_lanes<kOperation>;
   if (type == ScalarType::kF64 && d.step.mode.rounding == Rounding::kNearestEven) {
     return f64_lanes<kOperation>;
   }
-  const Handler handler = exact_handler<kOperation>(type);
+  const bool packed = type == ScalarType::kF16x2 || type == ScalarType::kBf16x2;
+  Handler handler = nullptr;
+  if (type == ScalarType::kF16 || type == ScalarType::kF16x2) {
+    handler = half_handler<Half::kF16, kOperation>(d.step.mode, packed);
+  } else if (type == ScalarType::kBf16 || type == ScalarType::kBf16x2) {
+    handler = half_handler<Half::kBf16, kOperation>(d.step.mode, packed);
+  }
+  if (handler == nullptr) handler = exact_handler<kOperation>(type);
   if (handler == nullptr) d.refuse("the type is not handled");
   return handler;
 }
@@ -93,16 +94,24 @@ Handler arithmetic_handler(Decoder& d, ScalarType type) {
 /// add.f32.bf16 and fma.rn.f32.f16: the narrow operands are widened first.
 template <char kOperation>
 Outcome mixed_lanes(Warp& warp, const Step& step, uint32_t active) {
-  const FloatFormat& from = step.choice == 0 ? kF16Format : kBf16Format;
-  uint64_t* const out = warp.row(step.target);
   const uint64_t* const a = warp.read(step.source[0]);
   const uint64_t* const b = warp.read(step.source[1]);
-  const uint64_t* const c = warp.read(step.source[2]);
-  each_lane(active, [&](uint32_t i) {
-    const uint64_t x = convert_float(kF32Format, from, a[i], {});
-    const uint64_t y = kOperation == 'f' ? convert_float(kF32Format, from, b[i], {}) : b[i];
-    out[i] = exact_arithmetic<kOperation>(kF32Format, x, y, c[i], step.mode);
-  });
+  const auto widen = [&](const uint64_t* from, uint64_t(&to)[kLanes]) {
+    if (step.choice == 0) {
+      for (uint32_t i = 0; i < kLanes; ++i) {
+        to[i] = float_bits(f16_to_float(static_cast<uint16_t>(from[i])));
+      }
+    } else {
+      for (uint32_t i = 0; i < kLanes; ++i) to[i] = from[i] << 16 & 0xffffffffu;
+    }
+  };
+  uint64_t x[kLanes], y[kLanes];
+  widen(a, x);
+  if (kOperation == 'f') widen(b, y);
+  uint32_t result[kLanes];
+  f32_any_mode<kOperation>(step.mode, x, kOperation == 'f' ? y : b, warp.read(step.source[2]),
+                           result);
+  write_lanes(warp.row(step.target), result, active);
   return Outcome::kNext;
 }
 
@@ -131,28 +140,51 @@ void decode_arithmetic(Decoder& d) {
 }
 
 // Approximate functions of one operand.
+// Out of line, where compilers vectorize the squarer, which they do not inside the loop over lanes.
+template <uint32_t (*kFunction)(const MufuTables&, uint32_t, bool)>
+[[gnu::noinline]] uint32_t approx_one(uint32_t a, bool ftz) {
+  return kFunction(kMufuTables, a, ftz);
+}
 template <uint32_t (*kFunction)(const MufuTables&, uint32_t, bool)>
 constexpr Handler kApprox = lanes1<[](const Step& s, uint64_t a) -> uint64_t {
-  return kFunction(kMufuTables, static_cast<uint32_t>(a), s.mode.ftz);
+  return approx_one<kFunction>(static_cast<uint32_t>(a), s.mode.ftz);
 }>;
 template <uint32_t (*kFunction)(const MufuTables&, uint32_t)>
 constexpr Handler kApproxPlain = lanes1<[](const Step&, uint64_t a) -> uint64_t {
   return kFunction(kMufuTables, static_cast<uint32_t>(a));
 }>;
+/// Results for all 16-bit operands, made when the first instruction of the kind is decoded.
 template <uint16_t (*kFunction)(const MufuTables&, uint16_t)>
-constexpr Handler kApproxHalf = lanes1<[](const Step& s, uint64_t a) -> uint64_t {
-  const uint64_t low = kFunction(kMufuTables, static_cast<uint16_t>(a));
-  if (s.choice2 != 16) return low;
-  return low | static_cast<uint64_t>(kFunction(kMufuTables, static_cast<uint16_t>(a >> 16))) << 16;
-}>;
+const uint16_t* half_table() {
+  static const std::vector<uint16_t> table = [] {
+    std::vector<uint16_t> made(65536);
+    for (uint32_t x = 0; x < 65536; ++x) {
+      made[x] = kFunction(kMufuTables, static_cast<uint16_t>(x));
+    }
+    return made;
+  }();
+  return table.data();
+}
+template <uint16_t (*kFunction)(const MufuTables&, uint16_t)>
+Outcome approx_half_lanes(Warp& warp, const Step& step, uint32_t active) {
+  const uint16_t* const table = half_table<kFunction>();
+  uint64_t* const out = warp.row(step.target);
+  const uint64_t* const a = warp.read(step.source[0]);
+  const bool packed = step.choice2 == 16;
+  each_lane(active, [&](uint32_t i) {
+    const uint64_t low = table[a[i] & 0xffffu];
+    out[i] = packed ? low | static_cast<uint64_t>(table[a[i] >> 16 & 0xffffu]) << 16 : low;
+  });
+  return Outcome::kNext;
+}
 
 Handler approx_handler(Opcode opcode, ScalarType type) {
   const bool f16 = type == ScalarType::kF16 || type == ScalarType::kF16x2;
   const bool bf16 = type == ScalarType::kBf16 || type == ScalarType::kBf16x2;
-  if (opcode == Opcode::kEx2 && f16) return kApproxHalf<approx::ex2_f16>;
-  if (opcode == Opcode::kEx2 && bf16) return kApproxHalf<approx::ex2_bf16>;
-  if (opcode == Opcode::kTanh && f16) return kApproxHalf<approx::tanh_f16>;
-  if (opcode == Opcode::kTanh && bf16) return kApproxHalf<approx::tanh_bf16>;
+  if (opcode == Opcode::kEx2 && f16) return approx_half_lanes<approx::ex2_f16>;
+  if (opcode == Opcode::kEx2 && bf16) return approx_half_lanes<approx::ex2_bf16>;
+  if (opcode == Opcode::kTanh && f16) return approx_half_lanes<approx::tanh_f16>;
+  if (opcode == Opcode::kTanh && bf16) return approx_half_lanes<approx::tanh_bf16>;
   if (type != ScalarType::kF32) return nullptr;
   switch (opcode) {
     case Opcode::kEx2:
@@ -220,27 +252,27 @@ void decode_root(Decoder& d) {
   decode_arithmetic<'q'>(d);
 }
 
-template <const FloatFormat& kFormat, bool kMaximum>
-constexpr Handler kMinMax = lanes3<[](const Step& s, uint64_t a, uint64_t b, uint64_t c) {
-  return parts(s, a, b, c, [&s](uint64_t x, uint64_t y, uint64_t z) {
-    if (s.choice != 0) return float_min_max3(kFormat, kMaximum, x, y, z, s.min_max);
-    return float_min_max(kFormat, kMaximum, x, y, s.min_max);
-  });
+template <bool kMaximum>
+constexpr Handler kMinMaxF64 = lanes3<[](const Step& s, uint64_t a, uint64_t b, uint64_t c) {
+  if (s.choice != 0) return float_min_max3(kF64Format, kMaximum, a, b, c, s.min_max);
+  return float_min_max(kF64Format, kMaximum, a, b, s.min_max);
 }>;
 
 template <bool kMaximum>
 Handler min_max_handler(ScalarType type) {
   switch (type) {
     case ScalarType::kF16:
+      return min_max_lanes<kF16Format, kMaximum, 1>;
     case ScalarType::kF16x2:
-      return kMinMax<kF16Format, kMaximum>;
+      return min_max_lanes<kF16Format, kMaximum, 2>;
     case ScalarType::kBf16:
+      return min_max_lanes<kBf16Format, kMaximum, 1>;
     case ScalarType::kBf16x2:
-      return kMinMax<kBf16Format, kMaximum>;
+      return min_max_lanes<kBf16Format, kMaximum, 2>;
     case ScalarType::kF32:
-      return kMinMax<kF32Format, kMaximum>;
+      return min_max_lanes<kF32Format, kMaximum, 1>;
     case ScalarType::kF64:
-      return kMinMax<kF64Format, kMaximum>;
+      return kMinMaxF64<kMaximum>;
     default:
       return nullptr;
   }
@@ -260,11 +292,6 @@ void decode_min_max(Decoder& d) {
   d.step.choice2 = static_cast<uint8_t>(part_bits(type));
   d.operands(type, sources);
   if (sources == 2) d.step.source[2] = d.constant(0);
-  if (type == ScalarType::kF32 && sources == 2 && !mode.ftz && !mode.nan && !mode.abs &&
-      !mode.xorsign_abs) {
-    d.step.run = maximum ? f32_min_max<true> : f32_min_max<false>;
-    return;
-  }
   d.step.run = maximum ? min_max_handler<true>(type) : min_max_handler<false>(type);
   if (d.step.run == nullptr) d.refuse("the type is not handled");
 }

@@ -192,21 +192,21 @@ void note_order(Warp& warp, const Step& step, const LaneAccess& access, const Ac
     });
   }
   Cluster& cluster = *warp.cta->cluster;
+  const Actor actor = own_actor(warp, step, kind);
   if (access.one_memory && access.dense) {
     if (access.at[first].space == Space::kGlobal) {
-      note_global(cluster, own_actor(warp, step, kind), access.low, access.span, write);
+      note_global(cluster, actor, access.low, access.span, write);
     } else if (access.at[first].space == Space::kSharedCluster) {
-      note_shared(cluster, own_actor(warp, step, kind), access.low & 0xffffffffu, access.span,
-                  write);
+      note_shared(cluster, actor, access.low & 0xffffffffu, access.span, write);
     }
     return;
   }
   each_lane(access.active, [&](uint32_t i) {
     const Location& at = access.at[i];
     if (at.space == Space::kGlobal) {
-      note_global(cluster, own_actor(warp, step, kind), at.address, access.bytes, write);
+      note_global(cluster, actor, at.address, access.bytes, write);
     } else if (at.space == Space::kSharedCluster) {
-      note_shared(cluster, own_actor(warp, step, kind), printed_address(at), access.bytes, write);
+      note_shared(cluster, actor, printed_address(at), access.bytes, write);
     }
   });
 }

@@ -93,7 +93,7 @@ std::string describe(const Hazard& hazard) {
                 hazard.address, ": ", hazard_reason(hazard.kind));
 }
 
-Shadow::Cell* Shadow::cell(uint64_t word) {
+Shadow::Cell* Shadow::cell_of_page(uint64_t word) {
   const uint64_t index = word / kPageCells;
   if (index != last_index_) {
     if (memory_ == Memory::kGlobal && pages_.size() == kMostGlobalPages &&
@@ -163,6 +163,12 @@ std::optional<Hazard> Shadow::access(const Actor& actor, uint64_t address, uint6
                                      uint32_t domain) {
   std::optional<Hazard> found;
   const uint64_t end = address + bytes;
+  Record now = {actor.epoch.step, actor.instruction, static_cast<uint16_t>(actor.epoch.strand),
+                actor.warp,       actor.kind,        0};
+  // Neighbours were mostly written and read by one access, which is compared once. No record has
+  // kind 0xff.
+  Record safe_writer, safe_reader;
+  safe_writer.kind = safe_reader.kind = static_cast<AccessKind>(0xff);
   for (uint64_t word = address / 4; word * 4 < end; ++word) {
     const uint64_t first = std::max(address, word * 4) - word * 4;
     const uint64_t last = std::min(end, word * 4 + 4) - word * 4;
@@ -177,24 +183,30 @@ std::optional<Hazard> Shadow::access(const Actor& actor, uint64_t address, uint6
       at->writer.mask = 0;
       at->domain = domain;
     }
-    const Record now = {
-        actor.epoch.step, actor.instruction, static_cast<uint16_t>(actor.epoch.strand),
-        actor.warp,       actor.kind,        mask};
+    now.mask = mask;
     const Record& writer = at->writer;
-    if ((writer.mask & mask) != 0 && !found) {
+    if ((writer.mask & mask) != 0 && !same_access(writer, safe_writer) && !found) {
       if (!ordered(writer, actor)) {
         found = hazard(kind_of(writer.kind), word, writer, true, actor, kWrite);
       } else if (!kWrite && needs_fence(writer, actor)) {
         found = hazard(HazardKind::kMissingProxyFence, word, writer, true, actor, kWrite);
+      } else {
+        safe_writer = writer;
       }
     }
     if constexpr (kWrite) {
-      if (!found && (at->reader.mask & mask) != 0 && !ordered(at->reader, actor)) {
-        found = hazard(kind_of(at->reader.kind), word, at->reader, false, actor, true);
+      if ((at->reader.mask & mask) != 0 && !same_access(at->reader, safe_reader) && !found) {
+        if (ordered(at->reader, actor)) {
+          safe_reader = at->reader;
+        } else {
+          found = hazard(kind_of(at->reader.kind), word, at->reader, false, actor, true);
+        }
       }
-      for (const Record& reader : readers_[at->more_readers]) {
-        if (!found && (reader.mask & mask) != 0 && !ordered(reader, actor)) {
-          found = hazard(kind_of(reader.kind), word, reader, false, actor, true);
+      if (at->more_readers != 0) {
+        for (const Record& reader : readers_[at->more_readers]) {
+          if (!found && (reader.mask & mask) != 0 && !ordered(reader, actor)) {
+            found = hazard(kind_of(reader.kind), word, reader, false, actor, true);
+          }
         }
       }
       drop_readers(at);

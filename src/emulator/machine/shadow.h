@@ -96,7 +96,15 @@ class Shadow {
     Cell cells[kPageCells];
   };
 
-  Cell* cell(uint64_t word);
+  /// What ordered() and needs_fence() look at.
+  static bool same_access(const Record& a, const Record& b) {
+    return a.step == b.step && a.strand == b.strand && a.kind == b.kind;
+  }
+  Cell* cell(uint64_t word) {
+    return word / kPageCells == last_index_ ? &last_page_->cells[word % kPageCells]
+                                            : cell_of_page(word);
+  }
+  Cell* cell_of_page(uint64_t word);
   bool has_page(uint64_t word);
   bool ordered(const Record& before, const Actor& actor) const;
   bool needs_fence(const Record& before, const Actor& actor) const;
