@@ -26,7 +26,7 @@ if(flamia_has_cudart)
   list(FILTER flamia_cudart_sources EXCLUDE REGEX "/(emulator_executor|libcuda)\\.cc$")
   add_library(flamia_cudart_objects OBJECT ${flamia_cudart_sources})
   flamia_add_flags(flamia_cudart_objects STRICT)
-  if("undefined" IN_LIST FLAMIA_SANITIZE)
+  if("undefined" IN_LIST FLAMIA_SANITIZE OR FLAMIA_BUILD_FUZZERS)
     # Programs may pass any number as an enumerator; the calls check them, the sanitizer must not.
     target_compile_options(flamia_cudart_objects PRIVATE -fno-sanitize=enum)
   endif()

@@ -1,5 +1,6 @@
 # Fuzzers: tests/fuzz/<name>_fuzz.cc becomes fuzz_<name>, a libFuzzer program with ASan and UBSan.
 # Seeds are in tests/fuzz/seeds/<name>/; scripts/fuzz runs them all.
+# A fuzzer links the library whose headers it includes, so that one of them is built without the rest.
 
 add_custom_target(fuzzers)
 file(GLOB flamia_fuzz_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/fuzz/*_fuzz.cc")
@@ -12,9 +13,18 @@ foreach(source IN LISTS flamia_fuzz_sources)
   target_include_directories(fuzz_${name} PRIVATE "${PROJECT_SOURCE_DIR}"
                                                   "${PROJECT_SOURCE_DIR}/src")
   target_compile_definitions(fuzz_${name} PRIVATE FLAMIA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  target_link_libraries(fuzz_${name} PRIVATE flamia_static flamia_emulator)
-  if(TARGET flamia_tools)
-    target_link_libraries(fuzz_${name} PRIVATE flamia_tools)
+  file(STRINGS "${source}" includes REGEX "^#include \"(emulator|tools|flamia)/")
+  foreach(library IN ITEMS emulator tools static)
+    string(REPLACE "static" "flamia" folder "${library}")
+    if(includes MATCHES "\"${folder}/")
+      target_link_libraries(fuzz_${name} PRIVATE flamia_${library})
+    endif()
+  endforeach()
+  if(name STREQUAL "cudart")
+    target_sources(fuzz_${name} PRIVATE "${PROJECT_SOURCE_DIR}/src/emulator/cudart/emulator_executor.cc")
+    target_compile_options(fuzz_${name} PRIVATE -fno-sanitize=enum)
+    target_link_libraries(fuzz_${name} PRIVATE flamia_cudart_objects)
+    target_link_options(fuzz_${name} PRIVATE LINKER:--allow-multiple-definition)
   endif()
   add_dependencies(fuzzers fuzz_${name})
 endforeach()

@@ -23,6 +23,7 @@ constexpr uint64_t kGiB = uint64_t{1} << 30;
 constexpr uint32_t kMostThreads = 1024;
 constexpr uint32_t kMostClusterCtas = 16;
 constexpr uint32_t kMostConstantBytes = 64 * 1024;
+constexpr uint64_t kMostVariableBytes = 4 * kGiB;
 
 uint64_t chip_memory(Chip chip) {
   switch (chip) {
@@ -71,12 +72,17 @@ struct Emulator::State {
 Status Emulator::State::place(LoadedModule* module) {
   const auto& variables = module->module.variables;
   module->variable_address.assign(variables.size(), 0);
-  uint64_t constant_bytes = 0;
+  uint64_t constant_bytes = 0, global_bytes = 0;
   for (size_t i = 0; i < variables.size(); ++i) {
     const ptx::Variable& variable = variables[i];
     uint64_t& address = module->variable_address[i];
     if (variable.space == ptx::StateSpace::kGlobal) {
       if (variable.linkage == ptx::Linkage::kExtern && variable.bytes == 0) continue;
+      global_bytes += variable.bytes;
+      if (global_bytes > kMostVariableBytes) {
+        return invalid(concat("load: global variables must fit ", kMostVariableBytes,
+                              " bytes; got ", global_bytes));
+      }
       Status status =
           memory.allocate(std::max<uint64_t>(variable.bytes, 1), variable.name, &address);
       if (!status.ok()) return status;
@@ -121,7 +127,6 @@ void Emulator::State::initialize(LoadedModule* module) {
     const bool constant = variable.space == ptx::StateSpace::kConst;
     uint8_t* const data = constant ? module->constants.data() + (address - kConstWindow)
                                    : reinterpret_cast<uint8_t*>(address);
-    std::memset(data, 0, variable.bytes);
     std::copy(variable.initial.begin(), variable.initial.end(), data);
     for (const ptx::Relocation& relocation : variable.relocations) {
       const uint64_t value = relocated(*module, relocation);
@@ -176,8 +181,10 @@ Status Emulator::load(std::string_view text, std::unique_ptr<LoadedModule>* modu
 namespace {
 
 Status check_block(const GridRequest& request, const ptx::Function& function) {
-  const uint64_t threads = volume(request.block);
-  if (threads == 0 || threads > kMostThreads || request.block.z > 64) {
+  const ptx::Dim3& block = request.block;
+  const uint64_t threads = volume(block);  // of large sizes it may wrap
+  if (threads == 0 || threads > kMostThreads || block.x > kMostThreads || block.y > kMostThreads ||
+      block.z > 64) {
     return invalid(concat("launch: block must have 1 to ", kMostThreads, " threads; got ",
                           text_of(request.block)));
   }

@@ -42,7 +42,7 @@ TEST(TensorMap, DamagedBytesAreNoMap) {
   ASSERT_TRUE(encode_tiled(r.arguments, false).ok());
   TensorMap map;
   for (uint32_t i = 0; i < kMapBytes; i += 5) {
-    if (i >= 8 && i < 16) continue;
+    if (i >= 8 && i < 16) continue;  // the word that programs may change
     r.map[i] ^= 0x40;
     EXPECT_EQ(decode_map(r.map, &map).kind, FaultKind::kBadOperand) << i;
     r.map[i] ^= 0x40;

@@ -5,8 +5,6 @@
 // memory, then parameters as choices: a pointer with a small or any offset, a tensor map, any bits.
 #include <algorithm>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <memory>
@@ -15,41 +13,22 @@
 #include <vector>
 
 #include "emulator/emulator.h"
+#include "tests/fuzz/launch_input.h"
 
 namespace {
 
 using namespace flamia::emulator;
 using flamia::Status;
+using fuzz::Input;
+using fuzz::options_of;
+using fuzz::require;
 
 constexpr uint64_t kBufferBytes = 4096;
-constexpr const char* kModules[] = {"scalar_sm90a",      "shared_reduce_sm90a", "async_copy_sm90a",
-                                    "wgmma_sm90a",       "tcgen05_sm100a",      "divergent_sm103a",
-                                    "async_copy_sm100a", "printing_sm90a"};
-
-void require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "launch_fuzz: %s\n", what);
-  std::abort();
-}
-
-/// The bytes of an input, then zeros.
-class Input {
- public:
-  Input(const uint8_t* data, size_t size) : data_(data), size_(size) {}
-  uint64_t take(size_t bytes) {
-    uint64_t value = 0;
-    for (size_t i = 0; i < bytes; ++i) {
-      if (place_ < size_) value |= uint64_t{data_[place_]} << (8 * i);
-      ++place_;
-    }
-    return value;
-  }
-
- private:
-  const uint8_t* data_;
-  size_t size_;
-  size_t place_ = 0;
-};
+constexpr const char* kModules[] = {
+    "scalar_sm90a",         "shared_reduce_sm90a", "async_copy_sm90a",
+    "wgmma_sm90a",          "tcgen05_sm100a",      "divergent_sm103a",
+    "async_copy_sm100a",    "printing_sm90a",      "execution_kernels_sm90a",
+    "hopper_kernels_sm90a", "pipeline_sm90a",      "pipeline_sm100a"};
 
 const std::string& sample(size_t index) {
   static std::string texts[std::size(kModules)];
@@ -63,19 +42,6 @@ const std::string& sample(size_t index) {
     require(!texts[index].empty(), "the samples must be there");
   }
   return texts[index];
-}
-
-MachineOptions options_of(uint64_t choice) {
-  MachineOptions options;
-  options.adversary = static_cast<Adversary>(choice % 3);
-  options.chip = (choice >> 2 & 1) != 0 ? Chip::kB200 : Chip::kH200;
-  options.check_hazards = (choice >> 3 & 1) == 0;
-  options.check_uninitialized = (choice >> 4 & 1) == 0;
-  options.numerics = (choice >> 5 & 1) != 0 ? Numerics::kExact : Numerics::kHardware;
-  options.seed = choice;
-  options.sms = 2;
-  options.watchdog_steps = 4000;
-  return options;
 }
 
 void put_parameter(Input* input, uint64_t buffer, uint8_t* at, uint32_t bytes) {

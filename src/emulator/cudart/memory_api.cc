@@ -1,4 +1,7 @@
 // Calls for memory: device and page-locked allocations, what a pointer is, addresses of variables.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <cstring>
 
@@ -65,11 +68,23 @@ Outcome release_ordered(Runtime& runtime, void* pointer, cudaStream_t handle) {
   return release(runtime, pointer);
 }
 
+/// Page-locked memory is memory: what the host does not have, it cannot lock.
+bool host_has(size_t bytes) {
+  const long pages = sysconf(_SC_PHYS_PAGES);
+  return pages <= 0 || bytes / kPageBytes < static_cast<size_t>(pages);
+}
+
+/// Whether all pages of a range exist.
+bool is_mapped(uint64_t address, size_t bytes) {
+  const uint64_t first = address / kPageBytes * kPageBytes;
+  return msync(reinterpret_cast<void*>(first), bytes + (address - first), MS_ASYNC) == 0;
+}
+
 Outcome allocate_host(Runtime& runtime, void** pointer, size_t bytes, unsigned int flags) {
   if (pointer == nullptr || (flags & ~kAllocFlags) != 0) return cudaErrorInvalidValue;
   *pointer = nullptr;
   if (bytes == 0) return cudaSuccess;
-  if (bytes > SIZE_MAX - kPageBytes) return cudaErrorMemoryAllocation;
+  if (!host_has(bytes)) return cudaErrorMemoryAllocation;
   void* data = std::aligned_alloc(kPageBytes, (bytes + kPageBytes - 1) / kPageBytes * kPageBytes);
   if (data == nullptr) return cudaErrorMemoryAllocation;
   std::memset(data, 0, bytes);
@@ -102,7 +117,7 @@ Outcome register_host(Runtime& runtime, void* pointer, size_t bytes, unsigned in
   }
   if ((flags & ~kRegisterFlags) != 0) return cudaErrorInvalidValue;
   const auto address = reinterpret_cast<uint64_t>(pointer);
-  if (bytes > UINT64_MAX - address) return cudaErrorInvalidValue;
+  if (bytes > UINT64_MAX - address || !is_mapped(address, bytes)) return cudaErrorInvalidValue;
   if (runtime.executor().memory().contains(address)) return cudaErrorInvalidValue;
   const Status status = runtime.executor().memory().register_host(
       pointer, bytes, concat("registered host memory of ", bytes, " bytes"));

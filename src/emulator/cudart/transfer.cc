@@ -107,8 +107,11 @@ Outcome run_copy(Runtime& runtime, const CopyWork& work) {
   if (!outcome.ok() || work.width == 0 || work.height == 0) return outcome;
   void* to = nullptr;
   void* from = nullptr;
-  outcome = host_address(runtime, work.to, work.width, &to);
-  if (outcome.ok()) outcome = host_address(runtime, work.from, work.width, &from);
+  uint64_t to_bytes = 0, from_bytes = 0;
+  extent(work.width, work.height, work.to_pitch, &to_bytes);
+  extent(work.width, work.height, work.from_pitch, &from_bytes);
+  outcome = host_address(runtime, work.to, to_bytes, &to);
+  if (outcome.ok()) outcome = host_address(runtime, work.from, from_bytes, &from);
   if (!outcome.ok()) return outcome;
   for (size_t row = 0; row < work.height; ++row) {
     move_bytes(runtime, static_cast<uint8_t*>(to) + row * work.to_pitch,

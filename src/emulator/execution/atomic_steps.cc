@@ -23,11 +23,12 @@ uint64_t integer_operation(AtomicOp op, uint64_t old_bits, uint64_t operand) {
     case AtomicOp::kMax:
       return static_cast<U>(old < value ? value : old);
     case AtomicOp::kInc:
-      return static_cast<U>(static_cast<U>(old) >= static_cast<U>(value) ? 0 : old + 1);
+      return static_cast<U>(static_cast<U>(old) >= static_cast<U>(value) ? 0
+                                                                         : static_cast<U>(old) + 1);
     case AtomicOp::kDec:
       return static_cast<U>(static_cast<U>(old) == 0 || static_cast<U>(old) > static_cast<U>(value)
-                                ? value
-                                : old - 1);
+                                ? static_cast<U>(value)
+                                : static_cast<U>(static_cast<U>(old) - 1));
     case AtomicOp::kAnd:
       return static_cast<U>(old & value);
     case AtomicOp::kOr:
@@ -205,6 +206,7 @@ void decode_atomic(Decoder& d) {
   d.step.run = atomic_lanes;
   if (detail->type == ScalarType::kB128) return decode_wide(d, detail, place + 1);
   detail->element_bytes = ptx::type_bits(detail->type) / 8;
+  if (detail->element_bytes < 2 || detail->element_bytes > 8) d.refuse("the type is not handled");
   if (vector < 0) {
     if (detail->returns) detail->slots[0] = d.target(0u);
     detail->values[0] = d.source(place + 1, detail->type);
@@ -214,12 +216,15 @@ void decode_atomic(Decoder& d) {
   const auto values = d.elements(d.operand(place + 1));
   if (values.size() != (2u << vector)) d.refuse("the vector has a wrong length");
   detail->count = static_cast<uint32_t>(values.size());
+  const bool vector_result = detail->returns && d.operand(0).kind == ptx::OperandKind::kVector;
+  if (vector_result && d.operand(0).count != values.size()) {
+    d.refuse("the vectors must have one length");
+  }
   for (uint32_t r = 0; r < detail->count; ++r) {
     detail->values[r] = d.source(values[r], detail->type);
     if (!detail->returns) continue;
     const ptx::Operand& to = d.operand(0);
-    detail->slots[r] =
-        to.kind == ptx::OperandKind::kVector ? d.target(d.elements(to)[r]) : d.target(to);
+    detail->slots[r] = vector_result ? d.target(d.elements(to)[r]) : d.target(to);
   }
 }
 

@@ -83,6 +83,7 @@ TensorArguments tensor_arguments(Warp& warp, const BulkDetail& d, uint32_t lane)
       locate(warp.views[lane], Space::kGeneric, value_of(warp, d.global, lane), kMapBytes, 64, &at),
       lane);
   require(decode_map(at.data, &out.map), lane);
+  require(check_map(out.map), lane);  // sizes are computed from it before the copy runs
   const size_t wanted = d.mode == TileMode::kTile ? out.map.rank : 5;
   if (d.coordinates.size() != wanted) {
     stop(fault_kind_name(FaultKind::kBadOperand),
@@ -444,7 +445,9 @@ bool is_done(Warp& warp, const Step& step, BulkStore* store) {
   Grid& grid = warp.grid();
   const bool split = grid.options->adversary == Adversary::kLate ||
                      (grid.options->adversary == Adversary::kRandom && grid.random_below(4) == 0);
-  if (store->read == nullptr && split) read_source(warp, store);
+  // A source that does not exist is for the copy itself to report.
+  const bool exists = warp.cta->shared->contains(shared_offset(store->from), store->bytes);
+  if (store->read == nullptr && split && exists) read_source(warp, store);
   return store->read != nullptr;
 }
 

@@ -79,6 +79,7 @@ struct Passed {
   Source value;              ///< register or immediate argument
   uint32_t slot = 0;         ///< register that receives a return value
   uint32_t offset = 0;       ///< in the caller's arguments
+  uint64_t bytes = 0;        ///< of the variable there
 };
 struct CallDetail : Detail {
   uint32_t function = kNoIndex;  ///< direct
@@ -144,6 +145,20 @@ void copy_out(const Passed& passed, const ptx::Parameter& parameter, Frame* call
   });
 }
 
+/// The variables of a call must hold what the callee takes and gives.
+void check_passed(const ptx::Function& callee, const std::vector<Passed>& passed,
+                  const std::vector<ptx::Parameter>& parameters) {
+  bool fits = passed.size() == parameters.size();
+  for (size_t i = 0; i < passed.size() && fits; ++i) {
+    const uint64_t bytes =
+        parameters[i].is_register ? std::min(parameters[i].bytes, 8u) : parameters[i].bytes;
+    fits = passed[i].is_register || bytes <= passed[i].bytes;
+  }
+  if (fits) return;
+  stop(fault_kind_name(FaultKind::kBadOperand),
+       concat("call of ", callee.name, ": the arguments must match its parameters"));
+}
+
 /// The arguments of one lane as bytes, for the functions that the machine itself provides.
 uint64_t argument(const Warp& warp, const Frame& frame, const Passed& passed, uint32_t lane) {
   if (passed.is_register) return warp.read(passed.value)[lane];
@@ -167,7 +182,7 @@ Outcome call_builtin(Warp& warp, const CallDetail& d, const ptx::Function& funct
       if (d.returns.empty()) return;
       if (d.returns[0].is_register) {
         warp.row(d.returns[0].slot)[i] = printed;
-      } else {
+      } else if (d.returns[0].bytes >= 4) {
         std::memcpy(frame.arguments.data() + i * stride + d.returns[0].offset, &printed, 4);
       }
     });
@@ -193,10 +208,8 @@ Outcome enter_call(Warp& warp, const Step& step, uint32_t function, uint32_t act
     const Outcome outcome = call_builtin(warp, d, callee, active);
     return outcome;
   }
-  if (callee.parameters.size() != d.arguments.size() || callee.returns.size() != d.returns.size()) {
-    stop(fault_kind_name(FaultKind::kBadOperand),
-         concat("call of ", callee.name, ": the arguments must match its parameters"));
-  }
+  check_passed(callee, d.arguments, callee.parameters);
+  check_passed(callee, d.returns, callee.returns);
   const uint32_t return_pc = warp.group().pc + 1;
   Frame* const caller = warp.group().frame;
   constexpr uint32_t kDeepest = 4096;
@@ -247,6 +260,7 @@ std::vector<Passed> passed_values(Decoder& d, const Operand& list, bool returns)
     if (e.kind == OperandKind::kSymbol && e.scope == ptx::Scope::kFunction &&
         d.function.variables[e.index].space == ptx::StateSpace::kParam) {
       passed.offset = static_cast<uint32_t>(d.function.variables[e.index].offset);
+      passed.bytes = d.function.variables[e.index].bytes;
     } else if (returns) {
       passed.is_register = true;
       passed.slot = d.target(e);

@@ -44,8 +44,8 @@ void land(Warp& warp, const LaneCopy& copy) {
   }
   require(write_bytes(view, Space::kSharedCta, copy.to, copy.bytes, copy.bytes, data), copy.lane);
   if (clocks_of(warp) != nullptr) {
-    note_shared(*warp.cta->cluster, own_actor(warp, *copy.step, AccessKind::kGeneric), copy.to,
-                copy.bytes, true);
+    const Actor actor = clocks_of(warp)->own_access(warp.global, AccessKind::kGeneric, copy.key);
+    note_shared(*warp.cta->cluster, actor, copy.to, copy.bytes, true);
   }
 }
 
@@ -99,6 +99,7 @@ Outcome copy_lanes(Warp& warp, const Step& step, uint32_t active) {
     copy.to = to[i];
     copy.serial = warp.copy_serial++;
     copy.step = &step;
+    copy.key = instruction_key(warp.code(), step);
     if (copy.source_bytes > copy.bytes) {
       stop(fault_kind_name(FaultKind::kBadOperand),
            concat("cp.async: src-size must be at most ", copy.bytes, "; got ", copy.source_bytes),
@@ -246,6 +247,8 @@ void decode_remote(Decoder& d) {
   if (!d.take(Modifier::kMbarrierCompleteTxBytes)) d.refuse("a completion mechanism is missing");
   d.accept({Modifier::kWeak, Modifier::kSharedCluster, Modifier::kRelaxed, Modifier::kCluster});
   detail->type = d.in.type();
+  const uint32_t bits = ptx::type_bits(detail->type);
+  if (bits != 32 && bits != 64) d.refuse("the type must have 32 or 64 bits");
   if (d.in.opcode == Opcode::kRedAsync) detail->op = take_atomic_op(d);
   const int vector = d.take_one({Modifier::kV2, Modifier::kV4});
   d.expect(3, 3);

@@ -124,9 +124,17 @@ Source Decoder::symbol(const Operand& operand) {
 }
 
 Source Decoder::source(const Operand& operand, ScalarType type) {
+  // Only registers have the second row that the upper half is in.
+  if (type == ScalarType::kB128 && operand.kind != OperandKind::kRegister &&
+      operand.kind != OperandKind::kImmediate) {
+    refuse("a 128-bit operand must be a .b128 register");
+  }
   switch (operand.kind) {
     case OperandKind::kRegister:
       if (operand.negated) refuse("a negated operand is not handled here");
+      if (type == ScalarType::kB128 && register_bits(operand) != 128) {
+        refuse("a 128-bit operand must be a .b128 register");
+      }
       return {nullptr, code_->slots[operand.index]};
     case OperandKind::kImmediate: {
       const uint64_t bits = ptx::immediate_bits(operand, type);

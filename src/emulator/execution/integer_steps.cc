@@ -33,6 +33,13 @@ void set(Decoder& d, Handler handler) {
   d.step.run = handler;
 }
 
+/// Float types of opcodes that this family is asked for first.
+void decode_float(Decoder& d) {
+  const DecodeFunction decode = float_decoder(d.in.opcode);
+  if (decode == nullptr) d.refuse("the type is not handled");
+  decode(d);
+}
+
 /// Chooses between the 32- and the 64-bit form of a carry instruction.
 template <bool kSubtract, bool kIn, bool kOut>
 Outcome carry_lanes(Warp& warp, const Step& step, uint32_t active) {
@@ -91,7 +98,7 @@ void decode_carry(Decoder& d) {
 template <bool kSubtract>
 void decode_add(Decoder& d) {
   const ScalarType type = d.in.type();
-  if (is_float(type) && type != ScalarType::kNone) return float_decoder(d.in.opcode)(d);
+  if (is_float(type) && type != ScalarType::kNone) return decode_float(d);
   if (d.in.has(Modifier::kCc)) return decode_carry<kSubtract>(d);
   d.operands(type, 2);
   if (d.take(Modifier::kSat)) {
@@ -140,7 +147,7 @@ Handler packed_min_max(bool is_signed, bool relu) {
 template <bool kMaximum>
 void decode_min_max(Decoder& d) {
   const ScalarType type = d.in.type();
-  if (is_float(type)) return float_decoder(d.in.opcode)(d);
+  if (is_float(type)) return decode_float(d);
   const bool relu = d.take(Modifier::kRelu);
   if (type == ScalarType::kU16x2 || type == ScalarType::kS16x2) {
     d.operands(type, 2);
@@ -196,7 +203,7 @@ ScalarType widened(ScalarType type) {
 
 void decode_mul(Decoder& d) {
   const ScalarType type = d.in.type();
-  if (is_float(type)) return float_decoder(d.in.opcode)(d);
+  if (is_float(type)) return decode_float(d);
   const int part = d.take_one({Modifier::kLo, Modifier::kHi, Modifier::kWide});
   d.operands(type, 2);
   if (part == 2) {
@@ -208,7 +215,7 @@ void decode_mul(Decoder& d) {
 
 void decode_mad(Decoder& d) {
   const ScalarType type = d.in.type();
-  if (is_float(type)) return float_decoder(d.in.opcode)(d);
+  if (is_float(type)) return decode_float(d);
   const int part = d.take_one({Modifier::kLo, Modifier::kHi, Modifier::kWide});
   const bool sat = d.take(Modifier::kSat), carry_out = d.take(Modifier::kCc);
   const bool carry_in = d.in.opcode == Opcode::kMadc;
@@ -304,7 +311,7 @@ void decode_dot(Decoder& d) {
 template <auto F>
 void decode_two(Decoder& d) {
   const ScalarType type = d.in.type();
-  if (is_float(type)) return float_decoder(d.in.opcode)(d);
+  if (is_float(type)) return decode_float(d);
   d.operands(type, 2);
   set(d, integers2<F>(type));
 }
@@ -312,7 +319,7 @@ void decode_two(Decoder& d) {
 template <auto F>
 void decode_one(Decoder& d) {
   const ScalarType type = d.in.type();
-  if (is_float(type)) return float_decoder(d.in.opcode)(d);
+  if (is_float(type)) return decode_float(d);
   d.operands(type, 1);
   set(d, integers1<F>(type));
 }

@@ -12,6 +12,14 @@
 #include "emulator/execution/state.h"
 #include "emulator/execution/step.h"
 
+// Rows are equal or apart, so no lane reads what another wrote: GCC must be told, clang checks at
+// run time.
+#if defined(__GNUC__) && !defined(__clang__)
+#define FLAMIA_INDEPENDENT_LANES _Pragma("GCC ivdep")
+#else
+#define FLAMIA_INDEPENDENT_LANES
+#endif
+
 namespace flamia::emulator::execution {
 
 /// Zero-extended bits of a result.
@@ -29,7 +37,7 @@ Outcome lanes1(Warp& warp, const Step& step, uint32_t active) {
   uint64_t* const out = warp.row(step.target);
   const uint64_t* const a = warp.read(step.source[0]);
   if (active == kAllLanes) {
-#pragma GCC ivdep
+    FLAMIA_INDEPENDENT_LANES
     for (uint32_t i = 0; i < kLanes; ++i) out[i] = F(step, a[i]);
   } else {
     for (uint32_t i = 0; i < kLanes; ++i) {
@@ -45,7 +53,7 @@ Outcome lanes2(Warp& warp, const Step& step, uint32_t active) {
   const uint64_t* const a = warp.read(step.source[0]);
   const uint64_t* const b = warp.read(step.source[1]);
   if (active == kAllLanes) {
-#pragma GCC ivdep
+    FLAMIA_INDEPENDENT_LANES
     for (uint32_t i = 0; i < kLanes; ++i) out[i] = F(step, a[i], b[i]);
   } else {
     for (uint32_t i = 0; i < kLanes; ++i) {
@@ -62,7 +70,7 @@ Outcome lanes3(Warp& warp, const Step& step, uint32_t active) {
   const uint64_t* const b = warp.read(step.source[1]);
   const uint64_t* const c = warp.read(step.source[2]);
   if (active == kAllLanes) {
-#pragma GCC ivdep
+    FLAMIA_INDEPENDENT_LANES
     for (uint32_t i = 0; i < kLanes; ++i) out[i] = F(step, a[i], b[i], c[i]);
   } else {
     for (uint32_t i = 0; i < kLanes; ++i) {

@@ -124,6 +124,12 @@ void issue_cancel(Warp& warp, const Step& step, uint32_t lane) {
   require(locate(warp.views[lane], d.space, to, 16, 16, &at), lane);
   uint32_t offset = 0;
   Cta* const own = &barrier_owner(warp, lane, d.space, barrier, &offset);
+  if (at.space != Space::kSharedCluster || at.rank != own->rank) {
+    stop(fault_kind_name(FaultKind::kBadOperand),
+         concat("try_cancel must answer into shared memory of the CTA of its mbarrier; got ",
+                hex(to)),
+         lane);
+  }
   std::vector<Cta*> targets{own};
   if (d.multicast) {
     targets.clear();

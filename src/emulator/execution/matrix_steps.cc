@@ -222,6 +222,12 @@ void decode_mma(Decoder& d) {
   detail->a = sources_of(d, d.operand(1));
   detail->b = sources_of(d, d.operand(2));
   detail->c = sources_of(d, d.operand(3));
+  const uint32_t row_bytes = ptx::type_bits(d.in.type(1)) / 8 * d.in.shape.k;
+  const size_t sums = detail->spec.f16_accumulator ? 2 : 4;
+  if (detail->a.size() != row_bytes / 8 || detail->b.size() != row_bytes / 16 ||
+      detail->c.size() != sums || detail->slots.size() != sums) {
+    d.refuse("the number of registers does not fit the shape");
+  }
   d.step.aligned = d.step.blocking = true;
   d.step.run = mma_lanes;
 }
@@ -283,7 +289,7 @@ Outcome wgmma_lanes(Warp& warp, const Step& step, uint32_t active) {
   if (first + kGroupWarps > cta.warps.size()) {
     stop(fault_kind_name(FaultKind::kBadOperand), "wgmma needs a group of four warps");
   }
-  warp.matrices.push_back({&step, warp.group().frame, ++warp.matrix_serial});
+  warp.matrices.push_back({&step, warp.group().frame->shared_from_this(), ++warp.matrix_serial});
   begin_wgmma(warp, step, warp.matrix_serial, d.slots, d.a);
   std::array<PendingMatrix, kGroupWarps> parts;
   for (uint32_t w = 0; w < kGroupWarps; ++w) {

@@ -245,12 +245,12 @@ void before_read(Warp& warp, const Step& step, const LaneAccess& access, const A
 
 void before_write(Warp& warp, const Step& step, const LaneAccess& access,
                   const AccessOrder& order) {
-  const Location& first = access.at[first_lane(access.active)];
-  if (first.space == Space::kParam || first.space == Space::kConst) {
+  each_lane(access.one_memory ? 0 : access.active, [&](uint32_t i) {
+    const Location& at = access.at[i];
+    if (at.space != Space::kParam && at.space != Space::kConst) return;
     stop(fault_kind_name(FaultKind::kReadOnly),
-         concat("write to ", name_of(first.space), " address ", hex(first.address)),
-         first_lane(access.active));
-  }
+         concat("write to ", name_of(at.space), " address ", hex(at.address)), i);
+  });
   if (warp.grid().options->check_hazards) check_barriers(warp, access);
   note_order(warp, step, access, order, true);
   mark_written(warp, access);

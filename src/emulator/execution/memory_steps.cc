@@ -112,15 +112,21 @@ Outcome frame_lanes(Warp& warp, const Step& step, uint32_t active) {
                                                                        : frame.returns;
   const size_t stride = memory.size() / kLanes;
   const size_t offset = static_cast<size_t>(step.number);
-  if (offset + d.element_bytes * d.count > stride) {
+  const size_t bytes = d.element_bytes * d.count;
+  if (offset > stride || bytes > stride - offset) {
     stop(fault_kind_name(FaultKind::kOutOfBounds),
-         concat("parameter access of ", d.element_bytes * d.count, " bytes at offset ", offset,
+         concat("parameter access of ", bytes, " bytes at offset ", step.number,
                 " must lie within ", stride, " bytes"));
   }
   uint8_t* data[kLanes];
   each_lane(active, [&](uint32_t i) { data[i] = memory.data() + i * stride + offset; });
   move_elements<kLoad>(warp, d, active, data);
   return Outcome::kNext;
+}
+
+/// A sum that may wrap: what is too far is found when it is used.
+int64_t plus(uint64_t offset, int64_t value) {
+  return static_cast<int64_t>(offset + static_cast<uint64_t>(value));
 }
 
 /// The frame memory that an address operand names, and the offset in it.
@@ -130,14 +136,14 @@ FrameMemory frame_memory(Decoder& d, const Operand& address, int64_t* offset) {
   switch (address.scope) {
     case ptx::Scope::kFunction:
       if (d.function.variables[index].space != ptx::StateSpace::kParam) break;
-      *offset = static_cast<int64_t>(d.function.variables[index].offset) + address.value;
+      *offset = plus(d.function.variables[index].offset, address.value);
       return FrameMemory::kArguments;
     case ptx::Scope::kParameter:
       if (d.function.is_entry) break;
-      *offset = static_cast<int64_t>(d.function.parameters[index].offset) + address.value;
+      *offset = plus(d.function.parameters[index].offset, address.value);
       return FrameMemory::kParameters;
     case ptx::Scope::kReturn:
-      *offset = static_cast<int64_t>(d.function.returns[index].offset) + address.value;
+      *offset = plus(d.function.returns[index].offset, address.value);
       return FrameMemory::kReturns;
     case ptx::Scope::kModule:
       break;

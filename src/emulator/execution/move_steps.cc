@@ -89,8 +89,13 @@ void decode_vector_move(Decoder& d, uint32_t total) {
     add_targets(d, to, total, &detail->targets);
   }
   uint32_t from_bits = 0, to_bits = 0;
-  for (const Piece& piece : detail->sources) from_bits += piece.bits;
-  for (const Piece& piece : detail->targets) to_bits += piece.bits;
+  const auto add = [&d](const Piece& piece, uint32_t* bits) {
+    // A piece lies in one word of 64 bits.
+    if (piece.bits == 0 || *bits % 64 + piece.bits > 64) d.refuse("an element has a wrong width");
+    *bits += piece.bits;
+  };
+  for (const Piece& piece : detail->sources) add(piece, &from_bits);
+  for (const Piece& piece : detail->targets) add(piece, &to_bits);
   if (from_bits != total || to_bits != total) d.refuse("the widths must add up to the type");
   d.step.run = move_vector;
 }

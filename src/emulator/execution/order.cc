@@ -56,8 +56,11 @@ const uint8_t* word_of(const Cluster& cluster, Place place, uint64_t address) {
 bool may_be_equal(const Cluster& cluster, const Hazard& hazard) {
   const ptx::Module& module = cluster.grid->program->module().module;
   const uint32_t key = hazard.second.instruction;
-  const ptx::Function& function = module.functions[key >> 20];
-  if (function.instructions[key & 0xfffffu].opcode != Opcode::kSt) return false;
+  // Keys of very large modules are cut off.
+  const size_t place = key & 0xfffffu;
+  if (key >> 20 >= module.functions.size()) return false;
+  const auto& instructions = module.functions[key >> 20].instructions;
+  if (place >= instructions.size() || instructions[place].opcode != Opcode::kSt) return false;
   return hazard.kind == HazardKind::kRace && hazard.first.write && hazard.second.write &&
          hazard.first.kind == AccessKind::kGeneric && hazard.second.kind == AccessKind::kGeneric;
 }

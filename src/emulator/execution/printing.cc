@@ -42,7 +42,13 @@ Conversion take_conversion(const std::string& format, size_t* place, Arguments* 
   for (; *place < format.size(); ++*place) {
     const char at = format[*place];
     if (at == '*') {
-      c.flags += std::to_string(static_cast<int32_t>(arguments->next(4)));
+      const int32_t number = static_cast<int32_t>(arguments->next(4));
+      const bool precision = !c.flags.empty() && c.flags.back() == '.';
+      if (precision && number < 0) {
+        c.flags.pop_back();  // as if there were none
+      } else {
+        c.flags += std::to_string(number);
+      }
     } else if (std::strchr("-+ #0123456789.", at) != nullptr) {
       c.flags += at;
     } else if (std::strchr("ljzt", at) != nullptr) {
@@ -56,8 +62,26 @@ Conversion take_conversion(const std::string& format, size_t* place, Arguments* 
   return c;
 }
 
-std::string number_text(const std::string& format, uint64_t value, bool is_float) {
+/// Width and precision within what the buffer holds; snprintf would work for minutes on others.
+std::string bounded(const std::string& flags, size_t most) {
+  std::string out;
+  for (size_t i = 0; i < flags.size();) {
+    if (flags[i] < '1' || flags[i] > '9') {
+      out += flags[i++];
+      continue;
+    }
+    size_t number = 0;
+    for (; i < flags.size() && flags[i] >= '0' && flags[i] <= '9'; ++i) {
+      number = std::min(most, number * 10 + static_cast<size_t>(flags[i] - '0'));
+    }
+    out += std::to_string(number);
+  }
+  return out;
+}
+
+std::string number_text(const std::string& given, uint64_t value, bool is_float) {
   char buffer[512];
+  const std::string format = bounded(given, sizeof buffer);
   int length = 0;
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"

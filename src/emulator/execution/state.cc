@@ -131,9 +131,18 @@ void fill_row(const Warp& warp, const HiddenRow& row, Frame* frame) {
   }
 }
 
+constexpr uint64_t kMostLocal = 512 * 1024;
+
+/// What a call keeps for each lane: registers and parameters, which hardware keeps on its stack
+/// too.
+uint64_t frame_bytes(const Code& code) {
+  const ptx::Function& function = *code.function;
+  return uint64_t{code.slot_count} * 8 + function.call_parameter_bytes + function.parameter_bytes +
+         function.return_bytes;
+}
+
 /// Local memory of the lanes has room for `bytes`.
 void reserve_local(Warp* warp, uint32_t lanes, uint64_t bytes) {
-  constexpr uint64_t kMostLocal = 512 * 1024;
   if (bytes > kMostLocal)
     stop("stack overflow", concat("local memory beyond ", kMostLocal, " bytes"));
   each_lane(lanes, [&](uint32_t i) {
@@ -158,8 +167,12 @@ void Warp::split(uint32_t mask, uint32_t pc) {
 }
 
 Frame* Warp::enter(const Code& code, Frame* caller, uint32_t lanes) {
-  auto frame = std::make_unique<Frame>();
+  const auto frame = std::make_shared<Frame>();
   const ptx::Function& function = *code.function;
+  frame->stack_bytes = caller == nullptr ? 0 : caller->stack_bytes + frame_bytes(code);
+  if (frame->stack_bytes > kMostLocal || function.call_parameter_bytes > kMostLocal) {
+    stop("stack overflow", concat("frames of calls beyond ", kMostLocal, " bytes a thread"));
+  }
   frame->code = &code;
   frame->caller = caller;
   frame->lanes = lanes;
@@ -181,7 +194,7 @@ Frame* Warp::enter(const Code& code, Frame* caller, uint32_t lanes) {
   frame->local_base = static_cast<uint32_t>(top);
   if (function.local_bytes != 0) reserve_local(this, lanes, top + function.local_bytes);
   for (const HiddenRow& row : code.hidden) fill_row(*this, row, frame.get());
-  frames.push_back(std::move(frame));
+  frames.push_back(frame);
   return frames.back().get();
 }
 

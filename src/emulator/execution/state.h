@@ -72,7 +72,7 @@ struct RegisterState {
 };
 
 /// Values of one call: registers of all lanes, and parameter memory per lane.
-struct Frame {
+struct Frame : std::enable_shared_from_this<Frame> {
   const Code* code = nullptr;
   Frame* caller = nullptr;
   const Step* call = nullptr;  ///< the call instruction of the caller
@@ -80,6 +80,7 @@ struct Frame {
   uint32_t depth = 0;
   uint32_t lanes = 0;  ///< that have not returned
   uint32_t local_base = 0;
+  uint64_t stack_bytes = 0;            ///< of one lane, with those of the callers
   model::StepCount* counts = nullptr;  ///< of this function and warp; null: not counted
   std::vector<uint64_t> registers;
   std::vector<uint8_t> parameters;   ///< [lane][Function::parameter_bytes]
@@ -109,6 +110,7 @@ struct LaneCopy {
   uint64_t to = 0;
   uint64_t serial = 0;
   const Step* step = nullptr;
+  uint32_t key = 0;  ///< of the instruction; the warp may be elsewhere when the copy lands
 };
 
 struct Job;
@@ -131,7 +133,7 @@ struct BulkGroup {
 /// A wgmma that waits for the other warps of its warp group, or for the adversary.
 struct PendingMatrix {
   const Step* step = nullptr;
-  Frame* frame = nullptr;
+  std::shared_ptr<Frame> frame;  ///< whose function may have returned since
   uint64_t serial = 0;
 };
 
@@ -144,7 +146,7 @@ struct Warp {
   std::vector<Group> groups;
   uint32_t current = 0;
   uint64_t* registers = nullptr;  ///< of the current frame
-  std::vector<std::unique_ptr<Frame>> frames;
+  std::vector<std::shared_ptr<Frame>> frames;
   uint64_t turns = 0;
   std::array<ByteBank, kLanes> local;
   std::array<MemoryView, kLanes> views;

@@ -229,7 +229,11 @@ void decode_mma(Decoder& d) {
   detail->negated = accumulate.negated;
   accumulate.negated = false;
   detail->accumulate = d.source(accumulate, ScalarType::kPred);
-  if (place < d.operand_count()) detail->d_shift = static_cast<uint32_t>(d.operand(place++).value);
+  if (place < d.operand_count()) {
+    const int64_t shift = d.operand(place++).value;
+    if (shift < 0 || shift > 15) d.refuse("scale-input-d must be 0 to 15");
+    detail->d_shift = static_cast<uint32_t>(shift);
+  }
   if (place != d.operand_count()) d.refuse("the operands do not fit the form");
   d.step.run = pipe_lanes<issue_mma>;
 }

@@ -11,11 +11,37 @@
 #include "base/check.h"
 #include "base/message.h"
 
+#if defined(__has_feature)
+#define FLAMIA_ADDRESS_SANITIZER __has_feature(address_sanitizer)
+#elif defined(__SANITIZE_ADDRESS__)
+#define FLAMIA_ADDRESS_SANITIZER 1
+#else
+#define FLAMIA_ADDRESS_SANITIZER 0
+#endif
+#if FLAMIA_ADDRESS_SANITIZER
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace flamia::emulator {
 namespace {
 
 /// Where memory of the device is if the host has the place free: the same in every run.
 constexpr uintptr_t kUsualPlace = uintptr_t{1} << 45;
+
+/// Tells the address sanitizer, where there is one, which parts of the arena nobody may touch.
+void forbid([[maybe_unused]] uint64_t address, [[maybe_unused]] uint64_t bytes,
+            [[maybe_unused]] bool forbidden) {
+#if FLAMIA_ADDRESS_SANITIZER
+  // Of a freed block the beginning will do: its shadow takes memory.
+  const uint64_t some = smaller(bytes, uint64_t{1} << 20);
+  const void* const data = reinterpret_cast<const void*>(address);
+  if (forbidden) {
+    __asan_poison_memory_region(data, some);
+  } else {
+    __asan_unpoison_memory_region(data, some);
+  }
+#endif
+}
 
 /// Address space of zero pages that are committed when touched.
 void* reserve(uint64_t bytes) {
@@ -65,6 +91,11 @@ GlobalMemory::GlobalMemory(uint64_t arena_bytes, uint64_t limit_bytes)
 }
 
 GlobalMemory::~GlobalMemory() {
+  for (const auto& [address, block] : blocks_) {
+    if (block.host) continue;
+    forbid(address, block.bytes, false);
+    forbid(address + block.bytes, round_up(block.bytes, kAlignment) + kGuard - block.bytes, false);
+  }
   munmap(reinterpret_cast<void*>(arena_), arena_bytes_);
   munmap(flag_words_, flag_bytes_);
 }
@@ -78,6 +109,8 @@ bool GlobalMemory::take_gap(uint64_t need, uint64_t* address) {
   }
   if (best == blocks_.end()) return false;
   *address = best->first;
+  const uint64_t end = best->first + best->second.bytes;
+  forbid(end, round_up(end, kAlignment) + kGuard - end, false);
   blocks_.erase(best);
   return true;
 }
@@ -98,6 +131,8 @@ Status GlobalMemory::allocate(uint64_t bytes, std::string name, uint64_t* addres
                   concat("allocate: bytes must fit the reserved address range; got ", bytes));
   }
   blocks_[start] = Block{start, bytes, std::move(name), false, false, serial_++};
+  forbid(start, bytes, false);
+  forbid(start + bytes, need + kGuard - bytes, true);
   used_ += bytes;
   *address = start;
   return {};
@@ -125,7 +160,14 @@ Status GlobalMemory::release(uint64_t address) {
   // Pages that lie entirely in the block go back to the system.
   const uint64_t first = round_up(address, uint64_t{4096});
   const uint64_t last = (address + block.bytes) & ~uint64_t{4095};
-  if (last > first) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+  if (last > first) {
+    madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+    std::memset(reinterpret_cast<void*>(address), 0, first - address);
+    std::memset(reinterpret_cast<void*>(last), 0, address + block.bytes - last);
+  } else {
+    std::memset(reinterpret_cast<void*>(address), 0, block.bytes);
+  }
+  forbid(address, block.bytes, true);
   block.freed = true;
   block.serial = serial_++;
   used_ -= block.bytes;

@@ -68,7 +68,8 @@ class GlobalMemory {
   GlobalMemory(const GlobalMemory&) = delete;
   GlobalMemory& operator=(const GlobalMemory&) = delete;
 
-  /// A new uninitialized range; its name appears in faults. kOutOfMemory beyond the limit.
+  /// A new uninitialized range (its bytes are zero); its name appears in faults. kOutOfMemory
+  /// beyond the limit.
   Status allocate(uint64_t bytes, std::string name, uint64_t* address);
   /// Frees a range by its first address.
   Status release(uint64_t address);

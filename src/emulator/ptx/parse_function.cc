@@ -27,12 +27,14 @@ bool ends_flow(const Instruction& instruction) {
   }
 }
 
-uint32_t place_parameters(std::vector<Parameter>* parameters) {
-  uint32_t top = 0;
+/// Gives parameters their offsets; the size of all. Offsets are right if that is not too large.
+uint64_t place_parameters(std::vector<Parameter>* parameters) {
+  uint64_t top = 0;
   for (Parameter& parameter : *parameters) {
     if (parameter.is_register) continue;
-    parameter.offset = round_up(top, parameter.alignment);
-    top = parameter.offset + parameter.bytes;
+    top = round_up<uint64_t>(top, parameter.alignment);
+    parameter.offset = static_cast<uint32_t>(top);
+    top += parameter.bytes;
   }
   return top;
 }
@@ -51,12 +53,13 @@ void Parser::function(const Qualifiers& qualifiers, bool is_entry) {
   const std::string_view name = take_word("name of a function");
   function.name = name;
   if (lexer_.peek().is('(')) function.parameters = parameter_list(&function, false);
-  function.parameter_bytes = place_parameters(&function.parameters);
-  function.return_bytes = place_parameters(&function.returns);
-  if (function.parameter_bytes > kMostParameterBytes ||
-      function.return_bytes > kMostParameterBytes) {
+  const uint64_t parameter_bytes = place_parameters(&function.parameters);
+  const uint64_t return_bytes = place_parameters(&function.returns);
+  if (parameter_bytes > kMostParameterBytes || return_bytes > kMostParameterBytes) {
     fail_at(function.line, "parameters", "have at most 2^20 bytes", name);
   }
+  function.parameter_bytes = static_cast<uint32_t>(parameter_bytes);
+  function.return_bytes = static_cast<uint32_t>(return_bytes);
   launch_directives(&function);
   function.has_body = lexer_.peek().is('{');
   const uint32_t index = register_function(name, function);

@@ -65,8 +65,8 @@ Fault check_tile(const TensorMap& map, int32_t innermost) {
 }
 
 /// Bytes of shared memory from the first to the last of `boxes` boxes one after the other.
-uint32_t footprint(const TensorMap& map, uint32_t boxes) {
-  uint32_t rows = boxes;
+uint64_t footprint(const TensorMap& map, uint32_t boxes) {
+  uint64_t rows = boxes;
   for (uint32_t i = 1; i < map.rank; ++i) rows *= map_box_count(map, i);
   return rows * map_row_pitch(map);
 }

@@ -13,7 +13,7 @@ namespace flamia::emulator {
 /// Bytes that addresses and sizes of bulk copies are multiples of, and that swizzles move together.
 inline constexpr uint32_t kCopyUnit = 16;
 
-inline Fault check_shared(const SharedSide& side, uint32_t bytes, uint32_t alignment) {
+inline Fault check_shared(const SharedSide& side, uint64_t bytes, uint32_t alignment) {
   if (side.offset % alignment != 0) {
     return make_fault(FaultKind::kMisaligned,
                       concat("bulk copy: shared address must be a multiple of ", alignment,
