@@ -121,6 +121,16 @@ if(FLAMIA_BUILD_TESTS AND FLAMIA_VGPU_PROGRAMS AND FLAMIA_HAS_CUDA AND TARGET fl
   add_test(NAME vgpu/run.warns_of_static_runtime COMMAND flamia_vgpu_run "${binary}")
   set_tests_properties(vgpu/run.warns_of_static_runtime PROPERTIES LABELS "cpu;vgpu"
                        PASS_REGULAR_EXPRESSION "has device code but a static CUDA runtime")
+  # Options end where the program starts, and a wrong one is never the program's.
+  add_test(NAME vgpu/run.refuses_unknown_options COMMAND flamia_vgpu_run --sed=4 "${binary}")
+  set_tests_properties(vgpu/run.refuses_unknown_options PROPERTIES LABELS "cpu;vgpu"
+                       PASS_REGULAR_EXPRESSION "vgpu-run: .*--sed=4")
+  add_test(NAME vgpu/run.passes_arguments_on COMMAND flamia_vgpu_run --seed 5 -- echo -- --seed x)
+  set_tests_properties(vgpu/run.passes_arguments_on PROPERTIES LABELS "cpu;vgpu"
+                       PASS_REGULAR_EXPRESSION "^-- --seed x")
+  add_test(NAME vgpu/run.refuses_numbers_out_of_range COMMAND flamia_vgpu_run --seed -1 "${binary}")
+  set_tests_properties(vgpu/run.refuses_numbers_out_of_range PROPERTIES LABELS "cpu;vgpu"
+                       PASS_REGULAR_EXPRESSION "must be 0 to 2.64 - 1; got -1")
   # A window of instructions of an unmodified program.
   add_test(NAME vgpu/trace.writes_a_window
            COMMAND flamia_vgpu_trace --cta 0 --warp 0 --count 3

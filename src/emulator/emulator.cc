@@ -288,7 +288,9 @@ Status Emulator::run(const GridRequest& request, GridReport* report) {
                                                  static_cast<uint32_t>(volume(request.cluster)));
   }
   grid.recorder = recorder.get();
-  grid.sm_busy.assign(std::max<uint64_t>({state_->options.sms, volume(request.cluster), 1}), false);
+  grid.sms = std::max<uint64_t>({state_->options.sms, volume(request.cluster), 1});
+  grid.sm_busy.assign(
+      request.cooperative ? std::max<uint64_t>(grid.sms, volume(request.grid)) : grid.sms, false);
   try {
     execution::run_grid(grid);
   } catch (const std::bad_alloc&) {

@@ -67,6 +67,7 @@ struct GridRequest {
   ptx::Dim3 block{1, 1, 1};
   ptx::Dim3 cluster{1, 1, 1};
   uint32_t dynamic_shared_bytes = 0;
+  bool cooperative = false;         ///< all CTAs are resident, several on an SM if need be
   std::vector<uint8_t> parameters;  ///< as laid out by Function::parameters
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +20,17 @@ namespace fs = std::filesystem;
 
 constexpr int kBadUsage = 2;
 constexpr const char* kRuntime = "libcudart.so.13";
+
+/// Digits only: a minus sign or a number too large would become another number.
+const CLI::Validator kWholeNumber(
+    [](std::string& text) {
+      uint64_t value = 0;
+      const char* const end = text.data() + text.size();
+      const auto [stop, error] = std::from_chars(text.data(), end, value);
+      return error == std::errc() && stop == end ? std::string()
+                                                 : "must be 0 to 2^64 - 1; got " + text;
+    },
+    "");
 
 int refuse(const std::string& name, const std::string& message) {
   std::fprintf(stderr, "%s: %s\n", name.c_str(), message.c_str());
@@ -59,6 +71,7 @@ void set_environment(const LaunchOptions& options, const std::string& libraries)
   if (options.chip) set_variable("FLAMIA_VGPU_CHIP", *options.chip);
   if (options.adversary) set_variable("FLAMIA_VGPU_ADVERSARY", *options.adversary);
   if (options.numerics) set_variable("FLAMIA_VGPU_NUMERICS", *options.numerics);
+  if (options.checks) set_variable("FLAMIA_VGPU_CHECKS", *options.checks);
   if (options.rules) set_variable("FLAMIA_VGPU_RULES", *options.rules);
   if (options.seed) set_variable("FLAMIA_VGPU_SEED", std::to_string(*options.seed));
   if (options.sms) set_variable("FLAMIA_VGPU_SMS", std::to_string(*options.sms));
@@ -78,7 +91,7 @@ std::string lasting_path(const std::string& path) {
 void add_launch_options(CLI::App* app, LaunchOptions* options) {
   app->add_option("--chip", options->chip, "Chip: h200, b200 or b300 (default h200)")
       ->check(CLI::IsMember({"h200", "b200", "b300"}));
-  app->add_option("--seed", options->seed, "Seed of all orders (default 0)");
+  app->add_option("--seed", options->seed, "Seed of all orders (default 0)")->check(kWholeNumber);
   app->add_option("--adversary", options->adversary,
                   "When asynchronous work completes: late, early or random (default random)")
       ->check(CLI::IsMember({"late", "early", "random"}));
@@ -88,26 +101,47 @@ void add_launch_options(CLI::App* app, LaunchOptions* options) {
   app->add_option("--rules", options->rules,
                   "Hazards: public, or strict for all that PTX asks (default public)")
       ->check(CLI::IsMember({"public", "strict"}));
-  app->add_option("--sms", options->sms, "SMs of the machine, at most the chip's (default 8)");
+  app->add_option("--checks", options->checks,
+                  "What is looked for: all, hazards (not unwritten bytes) or none (default all)")
+      ->check(CLI::IsMember({"all", "hazards", "none"}));
+  app->add_option("--sms", options->sms, "SMs of the machine, at most the chip's (default 8)")
+      ->check(CLI::Range(1, 160));
   app->add_option("--watchdog", options->watchdog,
-                  "Warp instructions after which a grid is stopped (default 0: no limit)");
+                  "Warp instructions after which a grid is stopped (default 0: no limit)")
+      ->check(kWholeNumber);
   app->add_option("--ptx", options->ptx_folder, "Folder that gets the text of every PTX module")
       ->check(CLI::ExistingDirectory);
   app->add_option("--libraries", options->libraries, "Folder of libcudart.so.13");
   app->add_option("PROGRAM", options->program, "Program and its arguments")->required();
-  app->prefix_command();
-  app->positionals_at_end();
 }
 
 int read_command_line(CLI::App* app, int argc, char** argv, LaunchOptions* options) {
+  // Options end where the program starts: what follows is the program's.
+  std::vector<std::string> own;
+  int next = 1;
+  for (; next < argc && argv[next][0] == '-'; ++next) {
+    const std::string argument = argv[next];
+    if (argument == "--") {
+      ++next;
+      break;
+    }
+    own.push_back(argument);
+    const bool has_value = argument.find('=') != std::string::npos;
+    const CLI::Option* const option = has_value ? nullptr : app->get_option_no_throw(argument);
+    if (option != nullptr && option->get_items_expected_min() > 0 && next + 1 < argc) {
+      own.push_back(argv[++next]);
+    }
+  }
+  if (next < argc) own.push_back(argv[next]);
+  std::reverse(own.begin(), own.end());
   try {
-    app->parse(argc, argv);
+    app->parse(own);
   } catch (const CLI::Success& help) {
     return app->exit(help);
   } catch (const CLI::ParseError& error) {
     return refuse(app->get_name(), error.what());
   }
-  for (const std::string& argument : app->remaining()) options->program.push_back(argument);
+  options->program.assign(argv + next, argv + argc);
   return -1;
 }
 

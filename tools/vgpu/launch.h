@@ -17,6 +17,7 @@ struct LaunchOptions {
   std::optional<std::string> adversary;
   std::optional<std::string> numerics;
   std::optional<std::string> rules;
+  std::optional<std::string> checks;
   std::optional<uint64_t> seed;
   std::optional<uint32_t> sms;
   std::optional<uint64_t> watchdog;

@@ -200,6 +200,7 @@ Outcome check_request(Runtime& runtime, const KernelWork& work) {
   GridRequest request = work.request;
   request.module = work.kernel->module->loaded.get();
   request.function = work.kernel->function;
+  request.cooperative = work.cooperative;
   Outcome outcome = to_outcome(runtime.executor().check(request));
   if (outcome.error == cudaErrorMemoryAllocation) outcome.error = cudaErrorLaunchOutOfResources;
   return outcome;
@@ -272,6 +273,7 @@ Outcome run_kernel(Runtime& runtime, const KernelWork& work) {
   GridRequest request = work.request;
   request.module = work.kernel->module->loaded.get();
   request.function = work.kernel->function;
+  request.cooperative = work.cooperative;
   GridReport report;
   const auto start = std::chrono::steady_clock::now();
   const Status status = runtime.executor().run(request, &report);

@@ -75,6 +75,15 @@ Status read_settings(const ReadVariable& read, Settings* settings) {
   status =
       read_number<uint32_t>(read, "FLAMIA_VGPU_SMS", 1, chip_facts(machine.chip).sms, &machine.sms);
   if (!status.ok()) return status;
+  const char* const checks = read("FLAMIA_VGPU_CHECKS");
+  const std::string_view wanted = checks != nullptr ? checks : "all";
+  if (wanted != "all" && wanted != "hazards" && wanted != "none") {
+    return Status(
+        StatusCode::kInvalidArgument,
+        concat("settings: ", refusal("FLAMIA_VGPU_CHECKS", "be all, hazards or none", wanted)));
+  }
+  machine.check_uninitialized = wanted == "all";
+  machine.check_hazards = wanted != "none";
   status =
       read_number<uint64_t>(read, "FLAMIA_VGPU_WATCHDOG", 0, UINT64_MAX, &machine.watchdog_steps);
   if (!status.ok()) return status;

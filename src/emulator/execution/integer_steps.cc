@@ -40,14 +40,15 @@ void decode_float(Decoder& d) {
   decode(d);
 }
 
-/// Chooses between the 32- and the 64-bit form of a carry instruction.
+/// Chooses between the 32- and the 64-bit form of a carry instruction. One flag serves both kinds:
+/// subtraction is a + ~b + 1, so that CC.CF is 1 where nothing was borrowed, as on an H200.
 template <bool kSubtract, bool kIn, bool kOut>
 Outcome carry_lanes(Warp& warp, const Step& step, uint32_t active) {
   uint64_t* const out = warp.row(step.target);
   const uint64_t* const a = warp.read(step.source[0]);
   const uint64_t* const b = warp.read(step.source[1]);
   each_lane(active, [&](uint32_t i) {
-    const bool in = kIn && warp.carry[i] != 0;
+    const bool in = kIn && (warp.carry[i] != 0) != kSubtract;
     bool carry = false;
     if (step.width_mask == ~uint64_t{0}) {
       const auto r = kSubtract ? subtract_borrow(a[i], b[i], in) : add_carry(a[i], b[i], in);
@@ -59,7 +60,7 @@ Outcome carry_lanes(Warp& warp, const Step& step, uint32_t active) {
       out[i] = r.value;
       carry = r.carry;
     }
-    if (kOut) warp.carry[i] = carry ? 1 : 0;
+    if (kOut) warp.carry[i] = carry != kSubtract ? 1 : 0;
   });
   return Outcome::kNext;
 }

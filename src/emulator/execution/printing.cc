@@ -79,6 +79,10 @@ std::string bounded(const std::string& flags, size_t most) {
   return out;
 }
 
+std::string string_text(Warp& warp, uint32_t lane, uint64_t address) {
+  return address == 0 ? "(null)" : read_text(warp, lane, address);
+}
+
 std::string number_text(const std::string& given, uint64_t value, bool is_float) {
   char buffer[512];
   const std::string format = bounded(given, sizeof buffer);
@@ -130,7 +134,7 @@ std::string converted(Warp& warp, uint32_t lane, const Conversion& c, Arguments*
     case 'p':
       return padded(c.flags, hex(arguments->next(8)));
     case 's':
-      return padded(c.flags, read_text(warp, lane, arguments->next(8)));
+      return padded(c.flags, string_text(warp, lane, arguments->next(8)));
     case 'f':
     case 'F':
     case 'e':

@@ -184,6 +184,7 @@ std::string Scheduler::place_of(const TrapError& error) const {
 void Scheduler::report_trap(const TrapError& error) {
   grid_.report->traps.push_back({error.kind, concat(place_of(error), ": ", error.text)});
   const Trap& trap = grid_.report->traps.back();
+  if (grid_.tracer != nullptr) grid_.tracer->trap(concat(trap.kind, ": ", trap.text));
   flamia_vgpu_trap(trap.kind.c_str(), trap.text.c_str());
 }
 

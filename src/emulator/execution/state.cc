@@ -68,9 +68,9 @@ uint64_t special_value(const Warp& warp, const HiddenRow& row, uint32_t lane) {
     case SpecialRegister::kNwarpid:
       return 64;
     case SpecialRegister::kSmid:
-      return cta.sm;
+      return cta.sm % grid.sms;
     case SpecialRegister::kNsmid:
-      return grid.sm_busy.size();
+      return grid.sms;
     case SpecialRegister::kGridid:
       return 1;
     case SpecialRegister::kClusterid:

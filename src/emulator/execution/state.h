@@ -273,7 +273,8 @@ struct Grid {
   uint64_t next_cluster = 0;
   uint64_t cluster_count = 0;
   std::vector<std::unique_ptr<Cluster>> resident;
-  std::vector<bool> sm_busy;
+  std::vector<bool> sm_busy;  ///< places for CTAs; more than SMs for a cooperative grid
+  uint64_t sms = 1;
   std::deque<std::unique_ptr<Job>> jobs;
   uint64_t activity = 0;  ///< changes whenever somebody's wait may have ended
   uint64_t steps = 0;     ///< warp instructions

@@ -20,6 +20,8 @@ class Tracer {
   /// Around the execution of one instruction by one group.
   void before(Warp& warp, const Step& step, uint32_t active);
   void after(Warp& warp, const Step& step, uint32_t active, Outcome outcome);
+  /// What ends the grid, with the place of it.
+  void trap(const std::string& text) { std::fprintf(to_, "trap: %s\n", text.c_str()); }
   /// Asynchronous work that takes effect now.
   void completes(const Grid& grid, const Job& job);
 
