@@ -188,6 +188,24 @@ TEST(Shadow, TensorLoadsAndStoresNeedTheirWaits) {
   EXPECT_EQ(overwrite->kind, HazardKind::kMissingWaitLoad);
 }
 
+// One quarter of an SM stores and loads in order; between its warps a barrier is enough in public.
+TEST(Shadow, TensorStoresPassFromWarpToWarp) {
+  for (const bool strict : {false, true}) {
+    for (const bool barrier : {false, true}) {
+      OrderRules rules;
+      rules.tensor_fences = strict;
+      World w(rules);
+      const AsyncWork store = w.clocks.issue(0, AccessKind::kTensorStore, 1);
+      EXPECT_FALSE(w.tensor.write(OrderClocks::actor_of(store), 0, 16));
+      SyncClock clock;
+      w.clocks.release(0, &clock);
+      if (barrier) w.clocks.acquire(1, clock);
+      const AsyncWork load = w.clocks.issue(1, AccessKind::kTensorLoad, 2);
+      EXPECT_EQ(w.tensor.read(OrderClocks::actor_of(load), 0, 16).has_value(), strict || !barrier);
+    }
+  }
+}
+
 TEST(Shadow, MmaResultsNeedACommitAndAWait) {
   for (const bool wait : {false, true}) {
     World w;

@@ -20,8 +20,8 @@ void join(ClockVector* into, const ClockVector& from) {
 
 OrderClocks::OrderClocks(uint32_t warps, uint32_t bulk_slots, OrderRules rules)
     : rules_(rules),
-      strands_(4 * warps + bulk_slots),
-      first_slot_(4 * warps),
+      strands_(kWarpStrands * warps + bulk_slots),
+      first_slot_(kWarpStrands * warps),
       slots_(bulk_slots),
       warps_(warps),
       steps_(strands_, 0) {
@@ -219,6 +219,7 @@ AsyncWork OrderClocks::issue(uint32_t warp, AccessKind kind, uint32_t instructio
   work.fenced = clocks.fenced;
   work.actor = {
       kind, static_cast<uint16_t>(warp), {strand, ++steps_[strand]}, instruction, nullptr, nullptr};
+  if (kind == AccessKind::kTensorStore) clocks.ordered[store_issued(warp)] = steps_[strand];
   clocks.ordered[own(warp)] =
       ++steps_[own(warp)];  // what the warp does next is not before the work
   return work;

@@ -6,7 +6,8 @@
 //
 // Every strand counts its own steps. An access is the pair (strand, step); it is ordered before
 // whatever has seen that step. A warp has four strands: its own instructions, its tensor pipe
-// (wgmma or tcgen05.mma/cp/shift, in order), its tcgen05.ld and its tcgen05.st. Bulk copies take
+// (wgmma or tcgen05.mma/cp/shift, in order), its tcgen05.ld and its tcgen05.st; a fifth place says
+// which tcgen05.st others know to be issued. Bulk copies take
 // slots of a pool in turn, so that the completion of one says nothing about another.
 #pragma once
 
@@ -53,6 +54,10 @@ struct Epoch {
 };
 
 using ClockVector = std::vector<uint32_t>;
+
+inline constexpr uint32_t kWarpStrands = 5;  ///< places of one warp in a clock vector
+/// From the strand of a warp's tcgen05.st to the place that says which of them others know of.
+inline constexpr uint32_t kStoreIssued = 1;
 
 /// What a barrier or a memory location carries from those who released into it.
 struct SyncClock {
@@ -157,10 +162,12 @@ class OrderClocks {
     ClockVector inits;
     SyncClock relaxed;  ///< of relaxed waits since the last fence
   };
-  static uint32_t own(uint32_t warp) { return 4 * warp; }
-  static uint32_t pipe(uint32_t warp) { return 4 * warp + 1; }
-  static uint32_t load(uint32_t warp) { return 4 * warp + 2; }
-  static uint32_t store(uint32_t warp) { return 4 * warp + 3; }
+  static uint32_t own(uint32_t warp) { return kWarpStrands * warp; }
+  static uint32_t pipe(uint32_t warp) { return kWarpStrands * warp + 1; }
+  static uint32_t load(uint32_t warp) { return kWarpStrands * warp + 2; }
+  static uint32_t store(uint32_t warp) { return kWarpStrands * warp + 3; }
+  /// Not a strand of work: who has seen that a tcgen05.st was issued.
+  static uint32_t store_issued(uint32_t warp) { return store(warp) + kStoreIssued; }
   void wait_tensor(uint32_t warp, uint32_t strand);
   void settle_relaxed(uint32_t warp);
 

@@ -132,7 +132,14 @@ bool Shadow::ordered(const Record& before, const Actor& actor) const {
   if (before.kind == AccessKind::kStrong && actor.kind == AccessKind::kStrong) return true;
   // Elements of bulk reductions are atomic in global memory; their source is only read.
   if (memory_ == Memory::kGlobal && is_atomic(before.kind) && is_atomic(actor.kind)) return true;
-  return before.strand < actor.ordered->size() && (*actor.ordered)[before.strand] >= before.step;
+  uint32_t seen = before.strand;
+  // A cell of tensor memory belongs to one quarter of an SM, whose warps store and load in order:
+  // CUTLASS' attention hands row statistics from warp to warp without wait::st.
+  if (before.kind == AccessKind::kTensorStore && actor.kind >= AccessKind::kTensorLoad &&
+      before.warp != actor.warp && !rules_.tensor_fences) {
+    seen += kStoreIssued;
+  }
+  return seen < actor.ordered->size() && (*actor.ordered)[seen] >= before.step;
 }
 
 /// An ordered generic write that the async proxy may not see yet.
