@@ -338,33 +338,34 @@ void decode_nothing(Decoder& d) {
 
 constexpr uint8_t kIncrease = 1;
 
+/// The count at launch is the compiler's choice, which PTX does not tell unless .maxnreg is given:
+/// the first change of a warp may go either way from our estimate.
 Outcome setmaxnreg_lanes(Warp& warp, const Step& step, uint32_t) {
   Cta& cta = *warp.cta;
   const uint32_t wanted = static_cast<uint32_t>(step.number), have = warp.register_count;
-  if (step.choice == kIncrease) {
-    if (wanted < have) {
-      stop(fault_kind_name(FaultKind::kBadOperand),
-           concat("setmaxnreg.inc must not lower the count; got ", wanted, " < ", have));
-    }
-    const uint32_t need = (wanted - have) * kLanes;
-    Wait& wait = warp.group().wait;
-    if (need > cta.pool_registers) {
-      wait.kind = Wait::Kind::kRegisters;
-      wait.a = need;
-      wait.b = cta.pool_registers;
-      return Outcome::kBlocked;
-    }
-    wait = {};
-    cta.pool_registers -= need;
-  } else {
-    if (wanted > have) {
-      stop(fault_kind_name(FaultKind::kBadOperand),
-           concat("setmaxnreg.dec must not raise the count; got ", wanted, " > ", have));
-    }
+  const bool known = warp.registers_set || warp.grid().entry->bounds.max_registers != 0;
+  const bool increase = step.choice == kIncrease;
+  if (known && (increase ? wanted < have : wanted > have)) {
+    stop(fault_kind_name(FaultKind::kBadOperand),
+         increase ? concat("setmaxnreg.inc must not lower the count; got ", wanted, " < ", have)
+                  : concat("setmaxnreg.dec must not raise the count; got ", wanted, " > ", have));
+  }
+  Wait& wait = warp.group().wait;
+  const uint32_t need = wanted > have ? (wanted - have) * kLanes : 0;
+  if (need > cta.pool_registers) {
+    wait.kind = Wait::Kind::kRegisters;
+    wait.a = need;
+    wait.b = cta.pool_registers;
+    return Outcome::kBlocked;
+  }
+  wait = {};
+  cta.pool_registers -= need;
+  if (wanted < have) {
     cta.pool_registers += (have - wanted) * kLanes;
     ++warp.grid().activity;
   }
   warp.register_count = wanted;
+  warp.registers_set = true;
   return Outcome::kNext;
 }
 

@@ -45,12 +45,14 @@ inline uint32_t narrow_pair_of_f32(uint32_t a, uint32_t b, uint32_t relu) {
   return narrow_of_f32<kFormat>(a, relu) << kStride | narrow_of_f32<kFormat>(b, relu);
 }
 
-/// Binary16 of every code, by the definition.
+template <isa::Narrow kFormat>
+inline constexpr uint32_t kNarrowCodes = kFormat == isa::Narrow::kE2m1 ? 16 : 256;
+
+/// Binary16 of every code, by the definition. Not constexpr: a NaN is no constant for clang.
 template <isa::Narrow kFormat, bool kRelu>
-inline constexpr auto kNarrowHalves = [] {
-  constexpr uint32_t kCodes = kFormat == isa::Narrow::kE2m1 ? 16 : 256;
-  std::array<uint16_t, kCodes> halves{};
-  for (uint32_t code = 0; code < kCodes; ++code) {
+inline const std::array<uint16_t, kNarrowCodes<kFormat>> kNarrowHalves = [] {
+  std::array<uint16_t, kNarrowCodes<kFormat>> halves{};
+  for (uint32_t code = 0; code < kNarrowCodes<kFormat>; ++code) {
     const uint32_t pair = isa::decode_narrow_pair(kFormat, static_cast<uint16_t>(code), kRelu);
     halves[code] = static_cast<uint16_t>(pair);
   }
@@ -59,10 +61,10 @@ inline constexpr auto kNarrowHalves = [] {
 
 template <isa::Narrow kFormat, bool kRelu>
 inline uint32_t halves_of_narrow(uint32_t pair) {
-  constexpr auto& kHalves = kNarrowHalves<kFormat, kRelu>;
+  const auto& halves = kNarrowHalves<kFormat, kRelu>;
   constexpr uint32_t kStride = kFormat == isa::Narrow::kE2m1 ? 4 : 8;
-  constexpr uint32_t kMask = static_cast<uint32_t>(kHalves.size()) - 1u;
-  return static_cast<uint32_t>(kHalves[pair >> kStride & kMask]) << 16 | kHalves[pair & kMask];
+  constexpr uint32_t kMask = kNarrowCodes<kFormat> - 1u;
+  return static_cast<uint32_t>(halves[pair >> kStride & kMask]) << 16 | halves[pair & kMask];
 }
 
 /// The whole number of a value; no modifier but the rounding.

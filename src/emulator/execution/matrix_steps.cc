@@ -289,7 +289,13 @@ Outcome wgmma_lanes(Warp& warp, const Step& step, uint32_t active) {
   if (first + kGroupWarps > cta.warps.size()) {
     stop(fault_kind_name(FaultKind::kBadOperand), "wgmma needs a group of four warps");
   }
-  warp.matrices.push_back({&step, warp.group().frame->shared_from_this(), ++warp.matrix_serial});
+  std::shared_ptr<SyncClock> before;
+  if (clocks_of(warp) != nullptr) {
+    before = std::make_shared<SyncClock>();
+    clocks_of(warp)->release(warp.global, before.get());
+  }
+  warp.matrices.push_back(
+      {&step, warp.group().frame->shared_from_this(), ++warp.matrix_serial, before});
   begin_wgmma(warp, step, warp.matrix_serial, d.slots, d.a);
   std::array<PendingMatrix, kGroupWarps> parts;
   for (uint32_t w = 0; w < kGroupWarps; ++w) {
@@ -313,7 +319,10 @@ Outcome wgmma_lanes(Warp& warp, const Step& step, uint32_t active) {
         run_wgmma(self, parts, d, a_descriptor, b_descriptor, accumulate);
       },
       cta.warps[first].get());
+  // It starts when all four warps have come, so it is after what each of them did before: a warp's
+  // fenced writes need no barrier inside the group (CUTLASS' attention backward relies on it).
   for (uint32_t w = 0; w < kGroupWarps && job->ordered; ++w) {
+    OrderClocks::come_after(*parts[w].before, &job->work);
     cta.warps[first + w]->matrix_epochs.push_back({parts[w].serial, job->work.actor.epoch});
   }
   job->queue = reinterpret_cast<uint64_t>(cta.warps[first].get());

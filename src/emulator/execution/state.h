@@ -135,6 +135,7 @@ struct PendingMatrix {
   const Step* step = nullptr;
   std::shared_ptr<Frame> frame;  ///< whose function may have returned since
   uint64_t serial = 0;
+  std::shared_ptr<SyncClock> before;  ///< what this warp's part is ordered after; null: unchecked
 };
 
 struct Warp {
@@ -151,6 +152,7 @@ struct Warp {
   std::array<ByteBank, kLanes> local;
   std::array<MemoryView, kLanes> views;
   uint32_t register_count = 0;  ///< as setmaxnreg counts, per thread
+  bool registers_set = false;   ///< by setmaxnreg; until then the count is an estimate
   uint64_t carry[kLanes] = {};  ///< CC.CF
   // Asynchronous state.
   std::deque<LaneCopy> copies;

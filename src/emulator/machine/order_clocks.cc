@@ -233,6 +233,11 @@ AsyncWork OrderClocks::tensor_free(uint32_t warp, uint32_t instruction) const {
   return work;
 }
 
+void OrderClocks::come_after(const SyncClock& earlier, AsyncWork* work) {
+  join(&work->ordered, earlier.ordered);
+  join(&work->fenced, earlier.fenced);
+}
+
 Actor OrderClocks::actor_of(const AsyncWork& work) {
   Actor actor = work.actor;
   actor.ordered = &work.ordered;

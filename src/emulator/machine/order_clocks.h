@@ -143,6 +143,8 @@ class OrderClocks {
   /// tcgen05.dealloc: by the warp, after what it has waited for.
   AsyncWork tensor_free(uint32_t warp, uint32_t instruction) const;
   static Actor actor_of(const AsyncWork& work);
+  /// The work starts only after what `earlier` carries.
+  static void come_after(const SyncClock& earlier, AsyncWork* work);
   /// Epoch of the latest work in the warp's tensor pipe: what a commit now would cover.
   Epoch pipe_epoch(uint32_t warp) const;
   /// The warp's current step of its own instructions.
