@@ -105,7 +105,7 @@ void add_launch_options(CLI::App* app, LaunchOptions* options) {
                   "What is looked for: all, hazards (not unwritten bytes) or none (default all)")
       ->check(CLI::IsMember({"all", "hazards", "none"}));
   app->add_option("--sms", options->sms, "SMs of the machine, at most the chip's (default 8)")
-      ->check(CLI::Range(1, 160));
+      ->check(CLI::Range(uint32_t{1}, UINT32_MAX));
   app->add_option("--watchdog", options->watchdog,
                   "Warp instructions after which a grid is stopped (default 0: no limit)")
       ->check(kWholeNumber);

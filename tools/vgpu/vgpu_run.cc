@@ -14,7 +14,7 @@ int main(int argc, char** argv) {
   app.add_option("--stats", stats,
                  "JSON file for counters and predictions of every launch; - for a table");
   app.add_option("--scale", scale, "Predict launches with so many times as many CTAs (default 1)")
-      ->check(CLI::Range(1, 1000000));
+      ->check(CLI::Range(uint32_t{1}, UINT32_MAX));
   flamia::tools::add_launch_options(&app, &options);
   const int code = flamia::tools::read_command_line(&app, argc, argv, &options);
   if (code >= 0) return code;
