@@ -26,8 +26,21 @@ target_include_directories(flamia_objects PRIVATE "${PROJECT_SOURCE_DIR}/include
                                                   "${PROJECT_SOURCE_DIR}/src")
 target_link_libraries(flamia_objects PRIVATE Eigen3::Eigen nlohmann_json::nlohmann_json Threads::Threads)
 
-add_library(flamia_static STATIC $<TARGET_OBJECTS:flamia_objects>)
-add_library(flamia_shared SHARED $<TARGET_OBJECTS:flamia_objects>)
+if(FLAMIA_HAS_CUDA)
+  target_include_directories(flamia_objects SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+  target_compile_definitions(flamia_objects PRIVATE FLAMIA_HAS_CUDA=1)
+endif()
+
+add_library(flamia_static STATIC $<TARGET_OBJECTS:flamia_objects> ${flamia_kernel_objects})
+add_library(flamia_shared SHARED $<TARGET_OBJECTS:flamia_objects> ${flamia_kernel_objects})
+if(flamia_kernel_objects)
+  # The runtime is linked statically, so that the library loads on machines without CUDA. Tests that
+  # run on the virtual GPU set FLAMIA_SHARED_CUDART on their target.
+  set(flamia_uses_shared "$<BOOL:$<TARGET_PROPERTY:FLAMIA_SHARED_CUDART>>")
+  target_link_libraries(flamia_static INTERFACE
+    "$<IF:${flamia_uses_shared},CUDA::cudart,CUDA::cudart_static>")
+  target_link_libraries(flamia_shared PRIVATE CUDA::cudart_static)
+endif()
 foreach(library flamia_static flamia_shared)
   set_target_properties(${library} PROPERTIES OUTPUT_NAME flamia LINKER_LANGUAGE CXX)
   target_include_directories(

@@ -38,6 +38,11 @@ foreach(source IN LISTS flamia_test_sources)
 endforeach()
 list(REMOVE_DUPLICATES flamia_test_folders)
 list(REMOVE_ITEM flamia_test_folders support fuzz must_not_compile)
+# These run on the virtual GPU, or by hand on a real one.
+set(flamia_gpu_test_folders kernels cuda)
+if(NOT FLAMIA_HAS_CUDA OR NOT FLAMIA_BUILD_TOOLS OR FLAMIA_SANITIZE)
+  list(REMOVE_ITEM flamia_test_folders ${flamia_gpu_test_folders})
+endif()
 
 set(flamia_slow_suites "Slow*:Exhaustive*:*/Slow*:*/Exhaustive*")
 foreach(folder IN LISTS flamia_test_folders)
@@ -47,6 +52,14 @@ foreach(folder IN LISTS flamia_test_folders)
   add_executable(test_${folder} ${sources})
   flamia_add_test_flags(test_${folder})
   target_link_libraries(test_${folder} PRIVATE GTest::gtest_main)
+  if(folder IN_LIST flamia_gpu_test_folders)
+    target_link_libraries(test_${folder} PRIVATE CUDA::cudart)
+    set_target_properties(test_${folder} PROPERTIES
+      FLAMIA_SHARED_CUDART ON
+      CROSSCOMPILING_EMULATOR
+      "${PROJECT_BINARY_DIR}/vgpu-run;--chip;h200;--adversary;random;--seed;1")
+    add_dependencies(test_${folder} flamia_vgpu_run)
+  endif()
   if(folder STREQUAL "emulator")
     target_link_libraries(test_${folder} PRIVATE flamia_emulator)
   endif()

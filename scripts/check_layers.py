@@ -13,7 +13,7 @@ ALLOWED = {
     "base": set(),
     "numerics": {"base"},
     "problem": {"base", "numerics"},
-    "schedule": {"base", "problem"},
+    "schedule": {"base", "numerics", "problem"},
     "plan": {"base", "numerics", "problem", "schedule"},
     "backend": {"base", "problem", "plan"},
     "oracle": {"base"},

@@ -1,0 +1,103 @@
+// The contract of host and device: what a kernel is, and the arguments of every launch.
+// Paper: 3.5.1 (quantizers), 3.6 (packed layout, work lists). Used by: kernels, and the host side
+// that launches them (src/cuda), which knows kernels only as these rows.
+// All pointers are device pointers. Tokens fit 32 bits, element offsets do not.
+#pragma once
+
+#include <cstdint>
+
+#include "problem/token_blocks.h"
+#include "schedule/work_item.h"
+
+namespace flamia {
+
+/// One compiled kernel.
+struct KernelInfo {
+  const char* name;   ///< as profilers and the virtual GPU show it
+  const void* entry;  ///< for cudaLaunchKernelExC
+  int threads;        ///< of a CTA
+  int shared_bytes;   ///< dynamic shared memory of a CTA
+};
+
+/// Documents of one side (queries or keys) as the caller gives them.
+struct DocumentsArgs {
+  const void* cu_seqlens;  ///< [documents + 1]; null: a batch
+  int64_t stride;          ///< elements between entries
+  int32_t wide;            ///< 1: entries are I64, 0: I32
+  int32_t batch_length;    ///< tokens of each document of a batch
+  int32_t tokens;
+  int32_t documents;
+};
+
+/// Tokens of one block: [token, token + tokens) of the packed tensor; tokens 0 in slack blocks.
+struct TokenBlockRange {
+  int32_t token;
+  int32_t tokens;
+};
+
+/// What the lengths come to; written by the device.
+struct ScheduleCounts {
+  int32_t query_blocks;  ///< without slack
+  int32_t key_blocks;
+  int32_t items;        ///< forward items
+  int32_t query_begin;  ///< query rows outside [query_begin, query_end) belong to no document
+  int32_t query_end;
+  int32_t key_begin;
+  int32_t key_end;
+  int32_t longest;  ///< cost of the most expensive item, key tiles
+};
+
+/// The layout and the work list of one set of lengths: built once, read by every layer.
+struct Schedule {
+  ScheduleCounts* counts;
+  TokenBlockRange* query_blocks;  ///< [token_block_capacity(query_tokens, documents)]
+  TokenBlockRange* key_blocks;    ///< likewise; the same table if both sides have the same lengths
+  ForwardItem* items;             ///< [forward_item_capacity(...)], by decreasing cost, then by
+                                  ///< document, then by row
+};
+
+struct ScheduleArgs {
+  DocumentsArgs queries;
+  DocumentsArgs keys;
+  int64_t window_left;  ///< resolved, as in Conventions
+  int64_t window_right;
+  Schedule schedule;
+  void* scratch;
+};
+
+/// A BF16 tensor [tokens, heads, head_dim] or, with batch_length > 0, [batch, length, heads, dim].
+struct Bf16Tensor {
+  const uint16_t* data;
+  int64_t batch_stride;  ///< elements; all strides are multiples of 8
+  int64_t token_stride;
+  int64_t head_stride;
+  int32_t batch_length;  ///< 0: packed
+  int32_t heads;
+};
+
+/// E4M3 codes and exponents of one tensor, in blocks of 32 tokens (problem/token_blocks.h).
+struct QuantizedOperand {
+  uint8_t* row_codes;         ///< [heads][blocks][32 x head_dim] row-major; null: not wanted
+  uint8_t* transposed_codes;  ///< [heads][blocks][head_dim x 32]; null: not wanted
+  int8_t* exponents;          ///< [heads][blocks]; with exponents per token [heads][blocks][32]
+  int64_t blocks;             ///< capacity of a head
+};
+
+/// One tensor of a quantizer launch.
+struct QuantizeTensor {
+  Bf16Tensor input;
+  QuantizedOperand output;
+  const TokenBlockRange* blocks;  ///< [output.blocks]
+  int32_t hadamard;               ///< 1: rotate the head channels first
+  int32_t per_token;              ///< 1: an exponent for every token (exact causal safety)
+  int32_t headroom_exponent;      ///< added to every exponent
+  int32_t order;                  ///< TokenOrder of transposed_codes
+};
+
+/// Up to three tensors in one launch.
+struct QuantizeArgs {
+  QuantizeTensor tensors[3];
+  int32_t count;
+};
+
+}  // namespace flamia
