@@ -4,6 +4,7 @@
 
 #if defined(__CUDACC__)
 #define FLAMIA_HD __host__ __device__
+#define FLAMIA_DEVICE __device__ __forceinline__
 #else
 #define FLAMIA_HD
 #endif

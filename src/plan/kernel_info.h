@@ -100,4 +100,43 @@ struct QuantizeArgs {
   int32_t count;
 };
 
+/// A BF16 result [tokens, heads, head_dim], strides as in Bf16Tensor.
+struct Bf16Output {
+  uint16_t* data;  ///< null: not wanted
+  int64_t batch_stride;
+  int64_t token_stride;
+  int64_t head_stride;
+};
+
+/// The FP32 log-sum-exp [heads, tokens] or [batch, heads, length].
+struct LseOutput {
+  float* data;
+  int64_t batch_stride;
+  int64_t head_stride;
+  int64_t token_stride;
+};
+
+struct ForwardArgs {
+  QuantizedOperand q;  ///< row-major codes
+  QuantizedOperand k;  ///< row-major codes
+  QuantizedOperand v;  ///< transposed codes, TokenOrder::kAccumulator
+  Schedule schedule;
+  uint32_t* next_work;  ///< 0 at the start of the launch; work index = item * heads + head
+  Bf16Output o;
+  Bf16Output o_residual;
+  LseOutput lse;
+  int64_t window_left;
+  int64_t window_right;
+  int32_t tokens;        ///< of q
+  int32_t batch_length;  ///< 0: packed
+  int32_t heads;
+  int32_t heads_per_kv_head;
+  float score_multiplier;  ///< softmax scale * log2 e, >= 0
+  float p_log2;            ///< c = log2 S
+  float p_scale;           ///< S
+  float tau;
+  int32_t reverse;   ///< 1: key tiles from the last to the first
+  int32_t sum_of_p;  ///< 1: row sums add un-quantized probabilities
+};
+
 }  // namespace flamia

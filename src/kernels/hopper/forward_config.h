@@ -1,0 +1,95 @@
+// Sizes of the MXFP8 forward kernel of sm_90a and its map of shared memory.
+// Paper: 3.1, 3.6. Used by: the roles in forward_load.cuh and forward_math.cuh, the table of
+// kernels.
+//
+// One CTA: a producer warpgroup (its first warp copies) and two consumer warpgroups of 64 query
+// rows. A value tile carries eight rows more than head channels: constant rows, whose product with
+// P is the row sum.
+#pragma once
+
+#include <cstdint>
+
+#include "base/bits.h"
+#include "numerics/token_block_scale.h"
+#include "problem/mask.h"
+#include "schedule/work_item.h"
+
+namespace flamia::hopper {
+
+struct ForwardConfig {
+  int head_dim = 128;
+  int stages = 4;  ///< key tiles, and value tiles, in flight
+};
+
+inline constexpr int kConsumerGroups = 2;
+inline constexpr int kGroupRows = 64;
+/// Threads: the producer warpgroup, then the consumers.
+inline constexpr int kFirstConsumer = 128;
+inline constexpr int kForwardThreads = kFirstConsumer + 128 * kConsumerGroups;
+inline constexpr int kBlocksPerTile = kKeyTile / kTokenBlock;
+inline constexpr int kSumRows = 8;
+/// V exponents below this count as this: the row sum is kept in units of 2^E.
+inline constexpr int kMinReference = -90;
+/// E may fall by this much from one tile to the next, so that scaling O up never overflows.
+inline constexpr int kMaxReferenceDrop = 60;
+
+/// What the softmax of one key tile needs besides the scores; written by the producer.
+struct TileScales {
+  float multiplier[kBlocksPerTile][kBlocksPerTile];  ///< [row block][key block], of raw scores
+  float fold[kBlocksPerTile];              ///< exponent of V less `reference`, per key block
+  int32_t value_exponent[kBlocksPerTile];  ///< of V; kNoScaleExponent past the document's end
+  int32_t reference;                       ///< largest of them, at least kMinReference
+  float whole_sum_unit;    ///< sum_unit where the constant rows give every row's sum, else 0
+  float sum_unit;          ///< what the product of the constant rows is worth
+  int32_t first_exponent;  ///< of V in the first key block: unit of the constant rows
+  int32_t first_key;       ///< of the tile, in the document
+  int32_t masked;          ///< bit g: the mask or the document's end cuts the tile for group g
+  int32_t padding[2];
+};
+static_assert(sizeof(TileScales) == 128);
+
+/// One unit of work as the consumers read it.
+struct alignas(16) WorkDescription {
+  ForwardItem item;
+  int32_t head;
+  int32_t valid;  ///< 0: no more work
+  int32_t padding[2];
+};
+
+template <ForwardConfig kConfig>
+struct ForwardSharedMap {
+  static constexpr int kQueryBytes = kQueryTile * kConfig.head_dim;
+  static constexpr int kKeyBytes = kKeyTile * kConfig.head_dim;
+  /// 32 keys of V^T: head channels, then the constant rows.
+  static constexpr int kValueRows = kConfig.head_dim + kSumRows;
+  static constexpr int kValueBlockBytes = kValueRows * kTokenBlock;
+  static constexpr int kValueBytes = kBlocksPerTile * kValueBlockBytes;
+  /// More scales than stages: they are read after the keys of their tile were released.
+  static constexpr int kScaleSlots = 2 * kConfig.stages;
+
+  static constexpr int kQuery = 0;  // two tiles
+  static constexpr int kKey = kQuery + 2 * kQueryBytes;
+  static constexpr int kValue = kKey + kConfig.stages * kKeyBytes;
+  /// Rows of O of each consumer warp on their way out; padded, so that stores hit all banks.
+  static constexpr int kOutputRowBytes = 2 * kConfig.head_dim + 16;
+  static constexpr int kOutputBytes = 16 * kOutputRowBytes;
+  static constexpr int kOutput = kValue + kConfig.stages * kValueBytes;
+  static constexpr int kScales = kOutput + 4 * kConsumerGroups * kOutputBytes;
+  static constexpr int kWork =
+      round_up(kScales + kScaleSlots * static_cast<int>(sizeof(TileScales)), 16);
+  static constexpr int kBarriers = kWork + 2 * static_cast<int>(sizeof(WorkDescription));
+  static constexpr int kKeyFull = kBarriers;
+  static constexpr int kKeyEmpty = kKeyFull + 8 * kConfig.stages;
+  static constexpr int kValueFull = kKeyEmpty + 8 * kConfig.stages;
+  static constexpr int kValueEmpty = kValueFull + 8 * kConfig.stages;
+  static constexpr int kQueryFull = kValueEmpty + 8 * kConfig.stages;
+  static constexpr int kQueryEmpty = kQueryFull + 8 * 2;
+  static constexpr int kEnd = kQueryEmpty + 8 * 2;
+  /// The dynamic window starts at a multiple of 1024, which swizzled tiles need.
+  static constexpr int kBytes = kEnd + 1024;
+
+  static_assert(kKeyBytes % 1024 == 0 && kValueBytes % 1024 == 0 && kValueBlockBytes % 256 == 0);
+  static_assert(kBytes <= 227 * 1024);
+};
+
+}  // namespace flamia::hopper

@@ -1,0 +1,253 @@
+// The producer warps of the forward kernel: one takes work and copies queries and keys, one copies
+// values.
+// Paper: 3.6.2 (dynamic acquisition). Used by: forward.cuh.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/hopper/forward_config.h"
+#include "numerics/e4m3.h"
+#include "numerics/key_fold.h"
+#include "plan/kernel_info.h"
+#include "ptx/barrier.cuh"
+#include "ptx/bulk_copy.cuh"
+
+namespace flamia::hopper {
+
+/// A warp writes zeros: blocks past the document's end are masked, but must not be stale.
+FLAMIA_DEVICE void clear_shared(unsigned char* destination, int bytes, int lane) {
+  for (int i = lane * 16; i < bytes; i += 32 * 16) {
+    *reinterpret_cast<uint4*>(destination + i) = uint4{0, 0, 0, 0};
+  }
+}
+
+/// Keys of the document that the query at key position `position` sees; 32 bits are enough inside.
+struct VisibleKeys {
+  int begin, end;
+};
+FLAMIA_DEVICE VisibleKeys visible_keys(const ForwardArgs& args, int keys, int position) {
+  VisibleKeys visible{0, keys};
+  if (args.window_left >= 0) {
+    visible.begin = static_cast<int>(larger<int64_t>(0, position - args.window_left));
+  }
+  if (args.window_right >= 0) {
+    visible.end = static_cast<int>(smaller<int64_t>(keys, position + args.window_right + 1));
+  }
+  return visible;
+}
+
+/// Queries, keys and scales; takes the work.
+template <ForwardConfig kConfig>
+class ForwardKeyLoader {
+  using Map = ForwardSharedMap<kConfig>;
+  static constexpr int kBlockBytes = token_block_bytes(kConfig.head_dim);
+
+ public:
+  FLAMIA_DEVICE ForwardKeyLoader(const ForwardArgs& args, unsigned char* shared)
+      : args_(args), shared_(shared), base_(ptx::shared_address(shared)), lane_(threadIdx.x % 32) {}
+
+  /// Runs until the list is used up.
+  FLAMIA_DEVICE void run() {
+    const uint32_t total =
+        static_cast<uint32_t>(args_.schedule.counts->items) * static_cast<uint32_t>(args_.heads);
+    uint32_t work = acquire();
+    for (uint32_t unit = 0;; ++unit) {
+      const uint32_t next = work < total ? acquire() : work;  // its latency hides behind this one
+      const uint32_t buffer = unit % 2;
+      ptx::mbarrier_wait(base_ + Map::kQueryEmpty + 8 * buffer, (unit / 2 + 1) % 2);
+      auto* description = reinterpret_cast<WorkDescription*>(shared_ + Map::kWork) + buffer;
+      const uint32_t full = base_ + Map::kQueryFull + 8 * buffer;
+      if (work >= total) {
+        if (lane_ == 0) {
+          description->valid = 0;
+          ptx::mbarrier_arrive(full);
+        }
+        return;
+      }
+      const int head = static_cast<int>(work % static_cast<uint32_t>(args_.heads));
+      const ForwardItem item = args_.schedule.items[work / static_cast<uint32_t>(args_.heads)];
+      if (lane_ == 0) {
+        description->item = item;
+        description->head = head;
+        description->valid = 1;
+        ptx::mbarrier_arrive_expect(full, Map::kQueryBytes);
+        ptx::bulk_copy(base_ + Map::kQuery + buffer * Map::kQueryBytes,
+                       args_.q.row_codes + (head * args_.q.blocks + item.query_block) * kBlockBytes,
+                       Map::kQueryBytes, full);
+      }
+      load_tiles(item, head);
+      work = next;
+    }
+  }
+
+ private:
+  FLAMIA_DEVICE uint32_t acquire() const {
+    uint32_t work = 0;
+    if (lane_ == 0) work = atomicAdd(args_.next_work, 1u);
+    return __shfl_sync(0xffffffffu, work, 0);
+  }
+
+  FLAMIA_DEVICE void load_tiles(const ForwardItem& item, int head) {
+    const int kv_head = head / args_.heads_per_kv_head;
+    // Lane 4 r + g: row block r, key block g.
+    const int key_block = lane_ % 4;
+    const int row_exponent =
+        args_.q.exponents[head * args_.q.blocks + item.query_block + lane_ / 4 % 4];
+    const int document_blocks = ceil_div(item.keys, kTokenBlock);
+    // Key tiles [whole_begin, whole_end) are visible to every row of group lane % 2.
+    const int group_position = item.position + lane_ % kConsumerGroups * kGroupRows;
+    const int whole_begin =
+        ceil_div(visible_keys(args_, item.keys, group_position + kGroupRows - 1).begin, kKeyTile);
+    const int whole_end = larger(visible_keys(args_, item.keys, group_position).end, 0) / kKeyTile;
+    int first = (args_.reverse ? item.tile_end - 1 : item.tile_begin) * kBlocksPerTile;
+    const int stride = args_.reverse ? -kBlocksPerTile : kBlocksPerTile;
+    for (int left = item.tile_end - item.tile_begin; left > 0; --left) {
+      const int valid = smaller(kBlocksPerTile, document_blocks - first);
+      const int tile_index = first / kBlocksPerTile;
+      const uint32_t masked =
+          __ballot_sync(0xffffffffu, tile_index < whole_begin || tile_index >= whole_end);
+      int key_exponent = kNoScaleExponent;
+      int value_exponent = kNoScaleExponent;
+      if (key_block < valid) {
+        const int block = item.key_block + first + key_block;
+        key_exponent = args_.k.exponents[kv_head * args_.k.blocks + block];
+        value_exponent = args_.v.exponents[kv_head * args_.v.blocks + block];
+      }
+      const uint32_t stage = tiles_ % kConfig.stages;
+      const uint32_t full = base_ + Map::kKeyFull + 8 * stage;
+      ptx::mbarrier_wait(base_ + Map::kKeyEmpty + 8 * stage, (tiles_ / kConfig.stages + 1) % 2);
+      const uint32_t tile = Map::kKey + stage * Map::kKeyBytes;
+      if (lane_ == 0) {
+        const uint32_t bytes = static_cast<uint32_t>(valid * kBlockBytes);
+        ptx::mbarrier_expect(full, bytes);
+        ptx::bulk_copy(
+            base_ + tile,
+            args_.k.row_codes + (kv_head * args_.k.blocks + item.key_block + first) * kBlockBytes,
+            bytes, full);
+      }
+      if (valid < kBlocksPerTile) {
+        clear_shared(shared_ + tile + valid * kBlockBytes, (kBlocksPerTile - valid) * kBlockBytes,
+                     lane_);
+        ptx::fence_async_shared();
+      }
+      write_scales(row_exponent, key_exponent, value_exponent, valid, tile_index * kKeyTile,
+                   static_cast<int>(masked & ((1u << kConsumerGroups) - 1)));
+      if (lane_ == 0) ptx::mbarrier_arrive(full);
+      ++tiles_;
+      first += stride;
+    }
+  }
+
+  FLAMIA_DEVICE void write_scales(int row_exponent, int key_exponent, int value_exponent, int valid,
+                                  int first_key, int masked) {
+    auto* scales =
+        reinterpret_cast<TileScales*>(shared_ + Map::kScales) + tiles_ % Map::kScaleSlots;
+    int reference = larger(value_exponent, kMinReference);
+    reference = larger(reference, __shfl_xor_sync(0xffffffffu, reference, 1));
+    reference = larger(reference, __shfl_xor_sync(0xffffffffu, reference, 2));
+    const bool keeps =
+        lane_ % 4 >= valid || fold_keeps_row_sum(fold_exponent(value_exponent, reference));
+    const bool all_keep = __all_sync(0xffffffffu, keeps);
+    if (lane_ < 16) {
+      const int exponent = larger(smaller(row_exponent + key_exponent, 127), -126);
+      scales->multiplier[lane_ / 4][lane_ % 4] = args_.score_multiplier * fold_factor(exponent);
+    }
+    if (lane_ < 4) {
+      scales->fold[lane_] = static_cast<float>(value_exponent - reference);
+      scales->value_exponent[lane_] = value_exponent;
+    }
+    if (lane_ == 0) {
+      scales->reference = reference;
+      scales->sum_unit = pow2(-value_exponent);
+      scales->whole_sum_unit = all_keep && !args_.sum_of_p ? pow2(-value_exponent) : 0.0f;
+      scales->first_exponent = value_exponent;
+      scales->first_key = first_key;
+      scales->masked = masked;
+    }
+    __syncwarp();
+  }
+
+  const ForwardArgs& args_;
+  unsigned char* shared_;
+  uint32_t base_;
+  int lane_;
+  uint32_t tiles_ = 0;
+};
+
+/// Values and the constant rows beside them; follows the work that the other warp takes.
+template <ForwardConfig kConfig>
+class ForwardValueLoader {
+  using Map = ForwardSharedMap<kConfig>;
+  static constexpr int kBlockBytes = token_block_bytes(kConfig.head_dim);
+
+ public:
+  FLAMIA_DEVICE ForwardValueLoader(const ForwardArgs& args, unsigned char* shared)
+      : args_(args), shared_(shared), base_(ptx::shared_address(shared)), lane_(threadIdx.x % 32) {}
+
+  FLAMIA_DEVICE void run() {
+    for (uint32_t unit = 0;; ++unit) {
+      const uint32_t buffer = unit % 2;
+      ptx::mbarrier_wait(base_ + Map::kQueryFull + 8 * buffer, unit / 2 % 2);
+      const auto* description =
+          reinterpret_cast<const WorkDescription*>(shared_ + Map::kWork) + buffer;
+      if (!description->valid) return;
+      const int kv_head = description->head / args_.heads_per_kv_head;
+      const int key_block = description->item.key_block;
+      const int blocks = ceil_div(description->item.keys, kTokenBlock);
+      const int begin = description->item.tile_begin;
+      const int end = description->item.tile_end;
+      __syncwarp();
+      if (lane_ == 0) ptx::mbarrier_arrive(base_ + Map::kQueryEmpty + 8 * buffer);
+      load_tiles(kv_head * args_.v.blocks + key_block, blocks, begin, end);
+    }
+  }
+
+ private:
+  FLAMIA_DEVICE void load_tiles(int64_t base_block, int document_blocks, int begin, int end) {
+    int first = (args_.reverse ? end - 1 : begin) * kBlocksPerTile;
+    const int stride = args_.reverse ? -kBlocksPerTile : kBlocksPerTile;
+    for (int left = end - begin; left > 0; --left) {
+      const int valid = smaller(kBlocksPerTile, document_blocks - first);
+      int exponent = kNoScaleExponent;
+      if (lane_ % 4 < valid) exponent = args_.v.exponents[base_block + first + lane_ % 4];
+      const uint32_t stage = tiles_ % kConfig.stages;
+      const uint32_t full = base_ + Map::kValueFull + 8 * stage;
+      ptx::mbarrier_wait(base_ + Map::kValueEmpty + 8 * stage, (tiles_ / kConfig.stages + 1) % 2);
+      const uint32_t tile = Map::kValue + stage * Map::kValueBytes;
+      if (lane_ == 0) {
+        ptx::mbarrier_expect(full, static_cast<uint32_t>(valid * kBlockBytes));
+        const uint8_t* codes = args_.v.transposed_codes + (base_block + first) * kBlockBytes;
+        for (int block = 0; block < valid; ++block) {
+          ptx::bulk_copy(base_ + tile + static_cast<uint32_t>(block * Map::kValueBlockBytes),
+                         codes + block * kBlockBytes, kBlockBytes, full);
+        }
+      }
+      // Constant rows: 2^(exponent of the first block - own exponent), so that the sum of P-hat
+      // times them counts all keys in one unit. Where that leaves the normal codes no row uses it.
+      const int lag = __shfl_sync(0xffffffffu, exponent, 0) - exponent;
+      const int power = larger(smaller(lag, kE4m3MaxExponent), kE4m3MinExponent);
+      const uint32_t code = static_cast<uint32_t>(power - kE4m3MinExponent + 1) << 3;
+      const uint32_t own_word = lane_ % 4 < valid ? code * 0x01010101u : 0u;
+#pragma unroll
+      for (int block = 0; block < kBlocksPerTile; ++block) {
+        const uint32_t word = __shfl_sync(0xffffffffu, own_word, block);
+        unsigned char* rows = shared_ + tile + block * Map::kValueBlockBytes + kBlockBytes;
+        reinterpret_cast<uint2*>(rows)[lane_] = uint2{word, word};
+        if (block >= valid) clear_shared(rows - kBlockBytes, kBlockBytes, lane_);
+      }
+      ptx::fence_async_shared();
+      __syncwarp();
+      if (lane_ == 0) ptx::mbarrier_arrive(full);
+      ++tiles_;
+      first += stride;
+    }
+  }
+
+  const ForwardArgs& args_;
+  unsigned char* shared_;
+  uint32_t base_;
+  int lane_;
+  uint32_t tiles_ = 0;
+};
+
+}  // namespace flamia::hopper

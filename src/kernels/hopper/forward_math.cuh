@@ -1,0 +1,534 @@
+// A consumer warpgroup of the forward kernel: 64 query rows against the key tiles of their
+// document. Paper: 3.1, 3.2, 3.4, B.1; row sums from P-hat. Used by: forward.cuh.
+//
+// While the tensor cores compute the scores of tile t and the product of P and V of tile t - 1, the
+// other warpgroup does the softmax. The product of a tile goes to fresh accumulators and is added
+// to O in FP32 with the factor that renewed maxima and V exponents ask for: no FP8 accumulator
+// outlives a tile.
+//
+// A thread holds two rows, r and r + 8, and of every eight columns two. Per row: m, the maximum of
+// the scores in base 2; E, the V exponent that P-hat is folded against; O and the row sum l
+// both divided by 2^E, so that O / l needs no exponent.
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "kernels/hopper/forward_config.h"
+#include "kernels/hopper/forward_load.cuh"
+#include "numerics/key_fold.h"
+#include "numerics/online_softmax.h"
+#include "plan/kernel_info.h"
+#include "ptx/barrier.cuh"
+#include "ptx/bulk_copy.cuh"
+#include "ptx/convert.cuh"
+#include "ptx/descriptors.h"
+#include "ptx/matrix_store.cuh"
+#include "ptx/warp.cuh"
+#include "ptx/wgmma.cuh"
+
+namespace flamia::hopper {
+
+template <ForwardConfig kConfig>
+class ForwardConsumer {
+  using Map = ForwardSharedMap<kConfig>;
+  static constexpr int kHeadDim = kConfig.head_dim;
+  static constexpr int kScores = kKeyTile / 2;               // accumulators of S per thread
+  static constexpr int kOutputs = kHeadDim / 2;              // of O
+  static constexpr int kProducts = kOutputs + kSumRows / 2;  // of P V with the row sum
+  static constexpr uint32_t kWholeWarp = 0xffffffffu;
+
+ public:
+  FLAMIA_DEVICE ForwardConsumer(const ForwardArgs& args, unsigned char* shared)
+      : args_(args),
+        shared_(shared),
+        base_(ptx::shared_address(shared)),
+        group_(ptx::uniform((threadIdx.x - kFirstConsumer) / 128)) {}
+
+  FLAMIA_DEVICE void run() {
+    for (uint32_t unit = 0;; ++unit) {
+      const uint32_t buffer = unit % 2;
+      ptx::mbarrier_wait(base_ + Map::kQueryFull + 8 * buffer, unit / 2 % 2);
+      const auto* description =
+          reinterpret_cast<const WorkDescription*>(shared_ + Map::kWork) + buffer;
+      if (!ptx::uniform(static_cast<uint32_t>(description->valid))) break;
+      attend(description, buffer);
+    }
+    ptx::bulk_wait();
+  }
+
+ private:
+  struct Row {
+    float m;
+    float l;       ///< negative while it already counts a tile whose product is not yet added
+    float factor;  ///< of O before the product of the last tile is added
+    int reference;
+  };
+  /// Whether the row sum takes nothing from the product: its sign bit is set.
+  FLAMIA_DEVICE static bool is_complete(float l) { return (float_bits(l) & kFloatSignBit) != 0; }
+  /// Thread among the consumers. Asked for where it is needed: what is derived from it would
+  /// otherwise live in registers throughout.
+  FLAMIA_DEVICE static int consumer_thread() {
+    int thread = static_cast<int>(threadIdx.x) - kFirstConsumer;
+    asm volatile("" : "+r"(thread));
+    return thread;
+  }
+  /// The first of the two rows of a thread, in the query tile.
+  FLAMIA_DEVICE static int first_row(int thread) { return thread / 32 * 16 + thread % 32 / 4; }
+
+  FLAMIA_DEVICE void arrive(uint32_t barrier) const {
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier);
+  }
+
+  FLAMIA_DEVICE void issue_scores(float (&s)[kScores], uint32_t buffer, uint32_t stage) const {
+    const uint32_t query = ptx::wgmma_descriptor_low(base_ + Map::kQuery) +
+                           (buffer * Map::kQueryBytes + group_ * (Map::kQueryBytes / 2)) / 16;
+    const uint32_t keys = ptx::wgmma_descriptor_low(base_ + Map::kKey + stage * Map::kKeyBytes);
+#pragma unroll
+    for (int step = 0; step < kHeadDim / 32; ++step) {
+      ptx::wgmma_m64n128k32<kHeadDim>(s, query + 2 * step, keys + 2 * step, step != 0);
+    }
+  }
+
+  FLAMIA_DEVICE void issue_product(float (&t)[kProducts], const uint32_t (&p)[4][4],
+                                   uint32_t stage) const {
+    const uint32_t values =
+        ptx::wgmma_descriptor_low(base_ + Map::kValue + stage * Map::kValueBytes);
+#pragma unroll
+    for (int step = 0; step < kBlocksPerTile; ++step) {
+      const uint32_t block = values + step * (Map::kValueBlockBytes / 16);
+      if constexpr (kHeadDim == 128) {
+        ptx::wgmma_m64n136k32<kTokenBlock>(t, p[step], block, step != 0);
+      } else {
+        ptx::wgmma_m64n72k32<kTokenBlock>(t, p[step], block, step != 0);
+      }
+    }
+  }
+
+  FLAMIA_DEVICE const TileScales* scales_of(uint32_t tile) const {
+    return reinterpret_cast<const TileScales*>(shared_ + Map::kScales) + tile % Map::kScaleSlots;
+  }
+
+  /// The row maximum and the factor of what was accumulated.
+  FLAMIA_DEVICE void renew(Row* row, float tile_max) const {
+    tile_max = max_number(tile_max, __shfl_xor_sync(kWholeWarp, tile_max, 1));
+    tile_max = max_number(tile_max, __shfl_xor_sync(kWholeWarp, tile_max, 2));
+    if (tile_max - row->m > args_.tau) {
+      row->factor = ptx::exp2_approximate(row->m - tile_max);
+      row->m = tile_max;
+    }
+  }
+
+  /// Largest V exponent of the key blocks that a row sees in the tile.
+  FLAMIA_DEVICE static int largest_visible(const TileScales* scales, int begin, int end) {
+    int largest = kMinReference;
+#pragma unroll
+    for (int g = 0; g < kBlocksPerTile; ++g) {
+      const bool sees = begin < (g + 1) * kTokenBlock && end > g * kTokenBlock;
+      if (sees) largest = larger(largest, scales->value_exponent[g]);
+    }
+    return largest;
+  }
+
+  /// Row sum of a tile whose constant rows do not give it: decoded P-hat where the fold keeps it,
+  /// else the exponential itself, as the exact definition says (numerics/key_fold.h).
+  FLAMIA_DEVICE float sum_in_registers(const float (&s)[kScores], int half,
+                                       const TileScales* scales,
+                                       const float (&multiplier)[kBlocksPerTile],
+                                       const Row& row) const {
+    const float c_less_m = args_.p_log2 - (row.m == -kFloatInfinity ? 0.0f : row.m);
+    float sum = 0.0f;
+#pragma unroll
+    for (int g = 0; g < kBlocksPerTile; ++g) {
+      const int fold = fold_exponent(scales->value_exponent[g], row.reference);
+      const bool decoded = fold_keeps_row_sum(fold) && !args_.sum_of_p;
+      const float bias = c_less_m + (decoded ? static_cast<float>(fold) : 0.0f);
+      float part = 0.0f;
+#pragma unroll
+      for (int j = 0; j < 16; j += 4) {
+        const int i = 16 * g + j + 2 * half;
+        float a = ptx::exp2_approximate(fma_f32(s[i], multiplier[g], bias));
+        float b = ptx::exp2_approximate(fma_f32(s[i + 1], multiplier[g], bias));
+        if (decoded) {
+          uint32_t low, high;
+          ptx::unpack_e4m3x4(ptx::pack_e4m3x4(a, b, 0.0f, 0.0f), &low, &high);
+          a = __half2float(__ushort_as_half(static_cast<unsigned short>(low & 0xffffu)));
+          b = __half2float(__ushort_as_half(static_cast<unsigned short>(low >> 16)));
+        }
+        part += a + b;
+      }
+      sum += decoded ? part * fold_factor(-fold) : part;
+    }
+    sum += __shfl_xor_sync(kWholeWarp, sum, 1);
+    sum += __shfl_xor_sync(kWholeWarp, sum, 2);
+    return sum * pow2(-row.reference);
+  }
+
+  /// Scores outside what the rows see become -inf.
+  FLAMIA_DEVICE static void mask(float (&s)[kScores], const VisibleKeys (&seen)[2], int quad) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int begin = seen[half].begin - quad * 2;
+      const int end = seen[half].end - quad * 2;
+#pragma unroll
+      for (int j = 0; j < kKeyTile / 8; ++j) {
+#pragma unroll
+        for (int b = 0; b < 2; ++b) {
+          float& score = s[4 * j + 2 * half + b];
+          if (8 * j + b < begin || 8 * j + b >= end) score = -kFloatInfinity;
+        }
+      }
+    }
+  }
+
+  /// Largest scores of the two rows among this thread's columns, in base 2.
+  FLAMIA_DEVICE static void largest_scores(const float (&s)[kScores],
+                                           const float (&multiplier)[kBlocksPerTile],
+                                           float (&largest)[2]) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int g = 0; g < kBlocksPerTile; ++g) {
+        float block = s[16 * g + 2 * half];
+#pragma unroll
+        for (int j = 0; j < 16; j += 4) {
+          block = max_number(block, s[16 * g + j + 2 * half]);
+          block = max_number(block, s[16 * g + j + 2 * half + 1]);
+        }
+        block *= multiplier[g];
+        largest[half] = g == 0 ? block : max_number(largest[half], block);
+      }
+    }
+  }
+
+  /// What a row needs for its exponentials.
+  struct RowBias {
+    float block[kBlocksPerTile];
+  };
+
+  /// The V exponent that a row's P-hat is folded against in this tile, in the general case, which
+  /// few tiles need. Returns whether the constant rows give the row's sum.
+  template <bool kMasked>
+  FLAMIA_DEVICE bool refer_row(const TileScales* scales, const VisibleKeys& seen, bool first,
+                               Row* row) const {
+    bool in_product = !args_.sum_of_p;
+    bool sees = true;
+    int wanted = scales->reference;
+    if constexpr (kMasked) {
+      sees = seen.begin < seen.end;
+      wanted = sees ? largest_visible(scales, seen.begin, seen.end) : row->reference;
+#pragma unroll
+      for (int g = 0; g < kBlocksPerTile; ++g) {
+        const bool visible = seen.begin < (g + 1) * kTokenBlock && seen.end > g * kTokenBlock;
+        const int exponent = scales->value_exponent[g];
+        const int lag = scales->first_exponent - exponent;
+        const bool keeps = fold_keeps_row_sum(exponent - wanted) && lag >= kE4m3MinExponent &&
+                           lag <= kE4m3MaxExponent;
+        in_product = in_product && (!visible || keeps);
+      }
+    } else {
+      in_product = in_product && scales->whole_sum_unit != 0.0f;
+    }
+    if (sees && wanted != row->reference) {
+      const int reference = first ? wanted : larger(wanted, row->reference - kMaxReferenceDrop);
+      if (!first) row->factor *= pow2(row->reference - reference);
+      row->reference = reference;
+    }
+    return in_product && row->reference == wanted;
+  }
+
+  /// Biases of the exponentials' arguments: c - m and the fold of the values' exponents.
+  FLAMIA_DEVICE RowBias general_bias(const TileScales* scales, const Row& row) const {
+    const float base = args_.p_log2 - (row.m == -kFloatInfinity ? 0.0f : row.m);
+    RowBias bias;
+#pragma unroll
+    for (int g = 0; g < kBlocksPerTile; ++g) {
+      const int fold = fold_exponent(scales->value_exponent[g], row.reference);
+      bias.block[g] = base + static_cast<float>(fold);
+    }
+    return bias;
+  }
+  /// The same where the row's reference is the tile's.
+  FLAMIA_DEVICE RowBias usual_bias(const float4& fold, const Row& row) const {
+    const float base = args_.p_log2 - row.m;
+    return {{base + fold.x, base + fold.y, base + fold.z, base + fold.w}};
+  }
+
+  /// P-hat of a tile from its scores, and the rows' new state. With kAdd the product of the tile
+  /// before is added to O on the way.
+  template <bool kMasked, bool kAdd>
+  FLAMIA_DEVICE void softmax(float (&s)[kScores], uint32_t (&p)[4][4], float (&o)[kOutputs],
+                             const float (&t)[kProducts], Row (&rows)[2],
+                             const WorkDescription* description) const {
+    const TileScales* scales = scales_of(tiles_);
+    const int thread = consumer_thread();
+    VisibleKeys seen[2];  // of the tile
+    if constexpr (kMasked) {
+      const int position = description->item.position + first_row(thread);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        seen[half] = visible_keys(args_, description->item.keys, position + 8 * half);
+        seen[half].begin = larger(seen[half].begin - scales->first_key, 0);
+        seen[half].end = smaller(seen[half].end - scales->first_key, kKeyTile);
+      }
+      mask(s, seen, thread % 4);
+    }
+    float multiplier[kBlocksPerTile];
+    *reinterpret_cast<float4*>(multiplier) =
+        *reinterpret_cast<const float4*>(scales->multiplier[thread / 64]);
+    float tile_max[2];
+    largest_scores(s, multiplier, tile_max);
+
+    const float factor[2] = {rows[0].factor, rows[1].factor};
+    rows[0].factor = rows[1].factor = 1.0f;
+    const bool first[2] = {rows[0].m == -kFloatInfinity, rows[1].m == -kFloatInfinity};
+    const bool grows = tile_max[0] - rows[0].m > args_.tau || tile_max[1] - rows[1].m > args_.tau;
+    if (__any_sync(kWholeWarp, grows)) {
+      renew(&rows[0], tile_max[0]);
+      renew(&rows[1], tile_max[1]);
+    }
+    bool usual = false;
+    if constexpr (!kMasked) {
+      usual = __all_sync(kWholeWarp, rows[0].reference == scales->reference &&
+                                         rows[1].reference == scales->reference &&
+                                         scales->whole_sum_unit != 0.0f);
+    }
+    RowBias bias[2];
+    if (__builtin_expect(usual, !kMasked)) {
+      rows[0].l *= rows[0].factor;
+      rows[1].l *= rows[1].factor;
+      const float4 fold = *reinterpret_cast<const float4*>(scales->fold);
+      bias[0] = usual_bias(fold, rows[0]);
+      bias[1] = usual_bias(fold, rows[1]);
+    } else {
+      const bool in_product[2] = {refer_row<kMasked>(scales, seen[0], first[0], &rows[0]),
+                                  refer_row<kMasked>(scales, seen[1], first[1], &rows[1])};
+      rows[0].l *= rows[0].factor;
+      rows[1].l *= rows[1].factor;
+      if (__builtin_expect(__any_sync(kWholeWarp, !in_product[0] || !in_product[1]), 0)) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const float sum = sum_in_registers(s, half, scales, multiplier, rows[half]);
+          if (!in_product[half]) rows[half].l = -(rows[half].l + sum);
+        }
+      }
+      bias[0] = general_bias(scales, rows[0]);
+      bias[1] = general_bias(scales, rows[1]);
+    }
+    exponentials<kAdd>(s, p, o, t, factor, multiplier, bias);
+  }
+
+  /// P-hat of the tile, and O += the product of the one before.
+  template <bool kAdd>
+  FLAMIA_DEVICE static void exponentials(float (&s)[kScores], uint32_t (&p)[4][4],
+                                         float (&o)[kOutputs], const float (&t)[kProducts],
+                                         const float (&factor)[2],
+                                         const float (&multiplier)[kBlocksPerTile],
+                                         const RowBias (&bias)[2]) {
+    if constexpr (kAdd) add_product(o, t, factor);
+    constexpr int kWords = kScores / 4;
+#pragma unroll
+    for (int word = 0; word < kWords; ++word) {
+      const int first = first_of_word(word);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        float& x = s[first + k / 2 * 4 + k % 2];
+        x = ptx::exp2_approximate(fma_f32(x, multiplier[word / 4], bias[word % 2].block[word / 4]));
+      }
+    }
+#pragma unroll
+    for (int word = 0; word < kWords; ++word) {
+      const float* e = s + first_of_word(word);
+      p[word / 4][word % 4] = ptx::pack_e4m3x4(e[0], e[1], e[4], e[5]);
+    }
+  }
+
+  /// The FP32 sum of O: rescale, change of reference and promotion in one.
+  FLAMIA_DEVICE static void add_product(float (&o)[kOutputs], const float (&t)[kProducts],
+                                        const float (&factor)[2]) {
+#pragma unroll
+    for (int i = 0; i < kOutputs; ++i) o[i] = fma_f32(o[i], factor[i / 2 % 2], t[i]);
+  }
+
+  /// First of the accumulators {0, 1, 4, 5} + first that make one word of P-hat.
+  FLAMIA_DEVICE static constexpr int first_of_word(int word) {
+    return word / 4 * 16 + word % 4 / 2 * 8 + word % 2 * 2;
+  }
+
+  /// Adds the row sums that came with the product of a tile: every column of the constant rows is
+  /// one.
+  FLAMIA_DEVICE void add_sums(const float (&t)[kProducts], Row (&rows)[2],
+                              uint32_t tile_index) const {
+    const float unit = scales_of(tile_index)->sum_unit;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float& l = rows[half].l;
+      l = is_complete(l) ? magnitude(l) : fma_f32(t[kOutputs + 2 * half], unit, l);
+    }
+  }
+
+  FLAMIA_DEVICE void attend(const WorkDescription* description, uint32_t buffer) {
+    float o[kOutputs];
+#pragma unroll
+    for (int i = 0; i < kOutputs; ++i) o[i] = 0.0f;
+    Row rows[2];
+    rows[0] = rows[1] = Row{-kFloatInfinity, 0.0f, 1.0f, 0};
+    const uint32_t count = ptx::uniform(
+        static_cast<uint32_t>(description->item.tile_end - description->item.tile_begin));
+    if (count > 0) attend_tiles(description, buffer, count, o, rows);
+    store(description, o, rows);
+    asm volatile("" : "+r"(buffer));  // its address need not live in a register until here
+    arrive(base_ + Map::kQueryEmpty + 8 * buffer);
+  }
+
+  FLAMIA_DEVICE void attend_tiles(const WorkDescription* description, uint32_t buffer,
+                                  uint32_t left, float (&o)[kOutputs], Row (&rows)[2]) {
+    float s[kScores];
+    float t[kProducts];
+    uint32_t p[4][4];
+
+    uint32_t stage = tiles_ % kConfig.stages;
+    uint32_t parity = tiles_ / kConfig.stages % 2;
+    ptx::mbarrier_wait(base_ + Map::kKeyFull + 8 * stage, parity);
+    ptx::wgmma_fence();
+    issue_scores(s, buffer, stage);
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+    ptx::pin(s);
+    arrive(base_ + Map::kKeyEmpty + 8 * stage);
+    softmax_of<false>(s, p, o, t, rows, description);
+
+    while (--left > 0) {
+      const uint32_t value_stage = stage;
+      ptx::mbarrier_wait(base_ + Map::kValueFull + 8 * value_stage, parity);
+      ++tiles_;
+      stage = tiles_ % kConfig.stages;
+      parity = tiles_ / kConfig.stages % 2;
+      ptx::mbarrier_wait(base_ + Map::kKeyFull + 8 * stage, parity);
+      ptx::wgmma_fence();
+      issue_product(t, p, value_stage);
+      ptx::wgmma_commit();
+      issue_scores(s, buffer, stage);
+      ptx::wgmma_commit();
+      ptx::wgmma_wait<0>();
+      ptx::pin(t);
+      ptx::pin(s);
+      arrive(base_ + Map::kValueEmpty + 8 * value_stage);
+      arrive(base_ + Map::kKeyEmpty + 8 * stage);
+      add_sums(t, rows, tiles_ - 1);
+      softmax_of<true>(s, p, o, t, rows, description);
+    }
+
+    ptx::mbarrier_wait(base_ + Map::kValueFull + 8 * stage, parity);
+    ptx::wgmma_fence();
+    issue_product(t, p, stage);
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+    ptx::pin(t);
+    arrive(base_ + Map::kValueEmpty + 8 * stage);
+    add_sums(t, rows, tiles_);
+    add_product(o, t, {rows[0].factor, rows[1].factor});
+    ++tiles_;
+  }
+
+  template <bool kAdd>
+  FLAMIA_DEVICE void softmax_of(float (&s)[kScores], uint32_t (&p)[4][4], float (&o)[kOutputs],
+                                const float (&t)[kProducts], Row (&rows)[2],
+                                const WorkDescription* description) const {
+    if (scales_of(tiles_)->masked >> group_ & 1) {
+      softmax<true, kAdd>(s, p, o, t, rows, description);
+    } else {
+      softmax<false, kAdd>(s, p, o, t, rows, description);
+    }
+  }
+
+  /// Writes O, its residual and the log-sum-exp of the rows that exist.
+  FLAMIA_DEVICE void store(const WorkDescription* description, float (&o)[kOutputs],
+                           const Row (&rows)[2]) const {
+    const int thread = consumer_thread();
+    const int first = first_row(thread);
+    const RowPlace place(args_, description->item.query_token + first);
+    const RowPlace next(args_, description->item.query_token + first + 8);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const Row& row = rows[half];
+      const bool empty = row.m == -kFloatInfinity;
+      const float inverse = empty ? 0.0f : __frcp_rn(row.l);
+#pragma unroll
+      for (int i = 0; i < kOutputs; i += 4) {
+        o[i + 2 * half] = empty ? 0.0f : o[i + 2 * half] * inverse;
+        o[i + 2 * half + 1] = empty ? 0.0f : o[i + 2 * half + 1] * inverse;
+      }
+      if (thread % 4 == 0 && first + 8 * half < description->item.rows) {
+        const float lse = kLn2 * (row.m + static_cast<float>(row.reference) +
+                                  ptx::log2_approximate(row.l) - args_.p_log2);
+        const RowPlace& at = half == 0 ? place : next;
+        args_.lse
+            .data[at.batch * args_.lse.batch_stride + description->head * args_.lse.head_stride +
+                  at.position * args_.lse.token_stride] = empty ? kEmptyLse : lse;
+      }
+    }
+    uint32_t main[kOutputs / 2];
+#pragma unroll
+    for (int i = 0; i < kOutputs / 2; ++i) main[i] = ptx::pack_bf16x2(o[2 * i], o[2 * i + 1]);
+    store_rows(description, args_.o, main, thread);
+    if (args_.o_residual.data == nullptr) return;
+#pragma unroll
+    for (int i = 0; i < kOutputs / 2; ++i) {
+      main[i] = ptx::pack_bf16x2(o[2 * i] - bits_float(main[i] << 16),
+                                 o[2 * i + 1] - bits_float(main[i] & 0xffff0000u));
+    }
+    store_rows(description, args_.o_residual, main, thread);
+  }
+
+  /// Where a token's rows are.
+  struct RowPlace {
+    int64_t batch, position;
+    FLAMIA_DEVICE RowPlace(const ForwardArgs& args, int token) : batch(0), position(token) {
+      if (args.batch_length > 0) {
+        batch = token / args.batch_length;
+        position = token % args.batch_length;
+      }
+    }
+  };
+
+  /// Sixteen rows of this warp, as accumulator fragments, through shared memory: lane r copies row
+  /// r out in one piece.
+  FLAMIA_DEVICE void store_rows(const WorkDescription* description, const Bf16Output& output,
+                                const uint32_t (&pairs)[kOutputs / 2], int thread) const {
+    const int lane = thread % 32;
+    const int warp = thread / 32;
+    const uint32_t rows = base_ + Map::kOutput + warp * Map::kOutputBytes;
+    if (lane < 16) ptx::bulk_wait_read();
+    __syncwarp();
+    // Matrices of a store: rows 0-7 and 8-15 of eight columns, then of the next eight.
+    const uint32_t address =
+        rows + (lane % 16) * Map::kOutputRowBytes + static_cast<uint32_t>(lane / 16) * 16;
+#pragma unroll
+    for (int k = 0; k < kHeadDim / 16; ++k) {
+      ptx::store_matrix_x4(address + 32 * k, pairs[4 * k], pairs[4 * k + 1], pairs[4 * k + 2],
+                           pairs[4 * k + 3]);
+    }
+    ptx::fence_async_shared();
+    __syncwarp();
+    const int row = warp * 16 + lane;
+    if (lane < 16 && row < description->item.rows) {
+      const RowPlace place(args_, description->item.query_token + row);
+      ptx::bulk_store(output.data + place.batch * output.batch_stride +
+                          place.position * output.token_stride +
+                          description->head * output.head_stride,
+                      rows + static_cast<uint32_t>(lane * Map::kOutputRowBytes), 2 * kHeadDim);
+    }
+    if (lane < 16) ptx::bulk_commit();
+  }
+
+  const ForwardArgs& args_;
+  unsigned char* shared_;
+  uint32_t base_;
+  uint32_t group_;
+  uint32_t tiles_ = 0;
+};
+
+}  // namespace flamia::hopper

@@ -1,0 +1,34 @@
+// Bits of the shared-memory matrix descriptors of Hopper's tensor cores.
+// Used by: the attention kernels; host-testable. Only what the kernels use: K-major operands whose
+// rows are one swizzle span wide, so that the leading offset has no meaning.
+#pragma once
+
+#include <cstdint>
+
+#include "base/macros.h"
+
+namespace flamia::ptx {
+
+/// Width of a swizzled row in bytes, as the descriptor counts it.
+enum class Swizzle : uint32_t { k128 = 1, k64 = 2, k32 = 3 };
+
+FLAMIA_HD constexpr Swizzle swizzle_of_row(int row_bytes) {
+  return row_bytes == 128 ? Swizzle::k128 : row_bytes == 64 ? Swizzle::k64 : Swizzle::k32;
+}
+
+/// Upper word of a descriptor of packed rows of row_bytes (32, 64 or 128): eight rows form a group.
+FLAMIA_HD constexpr uint32_t wgmma_descriptor_high(int row_bytes) {
+  return static_cast<uint32_t>(swizzle_of_row(row_bytes)) << 30 |
+         static_cast<uint32_t>(8 * row_bytes) >> 4;
+}
+
+/// Lower word: the address in shared memory in units of 16 bytes. A step of 32 bytes along K
+/// adds 2.
+FLAMIA_HD constexpr uint32_t wgmma_descriptor_low(uint32_t shared_address) {
+  return (shared_address & 0x3ffffu) >> 4 | 1u << 16;
+}
+
+static_assert(wgmma_descriptor_high(128) == 0x40000040u);
+static_assert(wgmma_descriptor_high(32) == 0xc0000010u);
+
+}  // namespace flamia::ptx
