@@ -13,9 +13,10 @@ namespace {
 
 constexpr const char* kFunction = "build_schedule";
 
-/// Numbers that the last CTA of a count reads; it is alone, so there may not be too many.
-constexpr int64_t kMaxHistogram = 1 << 18;
-constexpr int64_t kMinChunks = 32;
+/// Counts of all chunks together, which bounds the scratch and what the last CTA of a count reads
+/// (only chunks and costs that occur); but a chunk for every SM of an H200.
+constexpr int64_t kMaxHistogram = 1 << 20;
+constexpr int64_t kMinChunks = 132;
 
 /// Hands out parts of the scratch; without memory it only measures.
 class Scratch {
@@ -120,13 +121,19 @@ Status check(const ScheduleArgs& args) {
   return {};
 }
 
-Status launch_kernel(const KernelInfo& kernel, int64_t grid, int shared_bytes,
+/// `overlap`: the kernel may start before the one in front of it ends, for which it waits itself.
+Status launch_kernel(const KernelInfo& kernel, int64_t grid, int shared_bytes, bool overlap,
                      const ScheduleLaunch& launch, void* stream) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(grid));
   config.blockDim = dim3(static_cast<unsigned>(kernel.threads));
   config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
   config.stream = static_cast<cudaStream_t>(stream);
+  config.attrs = &attribute;
+  config.numAttrs = overlap ? 1 : 0;
   ScheduleLaunch copy = launch;
   void* arguments[] = {&copy};
   const cudaError_t error = cudaLaunchKernelExC(&config, kernel.entry, arguments);
@@ -158,17 +165,19 @@ Status build_schedule(const ScheduleArgs& args, void* stream) {
   const int64_t block_ctas = ceil_div<int64_t>(launch.query_entries, kScheduleThreads) +
                              ceil_div<int64_t>(launch.key_entries, kScheduleThreads);
 
-  Status status = launch_kernel(kScheduleDocumentsKernel, launch.slices, 0, launch, stream);
+  // The first waits for whatever is in front of it, so scratch and schedule are free when it
+  // starts.
+  Status status = launch_kernel(kScheduleDocumentsKernel, launch.slices, 0, false, launch, stream);
   if (!status.ok()) return status;
-  status =
-      launch_kernel(kScheduleExpandKernel, launch.chunks + block_ctas, bin_bytes, launch, stream);
+  status = launch_kernel(kScheduleExpandKernel, launch.chunks + block_ctas, bin_bytes, true, launch,
+                         stream);
   if (!status.ok()) return status;
   for (; launch.pass < launch.passes; ++launch.pass) {
     if (launch.pass > 0) {
-      status = launch_kernel(kScheduleCountKernel, launch.chunks, bin_bytes, launch, stream);
+      status = launch_kernel(kScheduleCountKernel, launch.chunks, bin_bytes, true, launch, stream);
       if (!status.ok()) return status;
     }
-    status = launch_kernel(kScheduleScatterKernel, launch.chunks, bin_bytes, launch, stream);
+    status = launch_kernel(kScheduleScatterKernel, launch.chunks, bin_bytes, true, launch, stream);
     if (!status.ok()) return status;
   }
   return {};

@@ -278,13 +278,21 @@ TEST(Schedule, BadLengthsStayInside) {
     check_same(queries, kCausal);
     check_both(queries, keys, kFull);
   }
-  // So many tokens that 32-bit sums would wrap around.
-  Lengths overlapping;
-  overlapping.tokens = 1 << 16;
-  for (int entry = 0; entry < 4000; ++entry) {
-    overlapping.cumulative.push_back(entry % 2 == 0 ? 0 : INT32_MAX);
+}
+
+TEST(Schedule, SumsDoNotWrapAround) {
+  // Every other document has 2^17 blocks: 2^32 together, which must not look like none.
+  Lengths lengths;
+  lengths.tokens = 1 << 22;
+  for (int entry = 0; entry <= 1 << 16; ++entry) {
+    lengths.cumulative.push_back(entry % 2 == 0 ? 0 : INT32_MAX);
   }
-  check_same(overlapping, kCausal);
+  const OwnedLayout owned(lengths, lengths);
+  const DeviceLengths device(lengths);
+  DeviceSchedule schedule(lengths.tokens, lengths.tokens, lengths.documents(), true);
+  const Status status = schedule.build(device.args(), device.args(), 100, 0);
+  ASSERT_TRUE(status.ok()) << status.message();
+  schedule.expect(build_work_list(owned.get(), 100, 0));
 }
 
 TEST(Schedule, MoreDocumentsThanOneCtaScansAtOnce) {
@@ -308,9 +316,10 @@ TEST(Schedule, SortsByTwoDigitsWhereThereAreManyCosts) {
 }
 
 TEST(Schedule, ChunksGrowWhereThereAreManyItemsAndManyCosts) {
-  std::vector<int64_t> queries(40'000, 1);
-  std::vector<int64_t> keys(40'000, 1);
-  keys[123] = 700'000;
+  // More than 132 chunks of 1024 items.
+  std::vector<int64_t> queries(140'000, 1);
+  std::vector<int64_t> keys(140'000, 1);
+  keys[123] = 600'000;
   keys[39'000] = 300'000;
   check_both(lengths_of(queries), lengths_of(keys), kCausal);
 }
