@@ -95,3 +95,11 @@ foreach(folder IN LISTS flamia_test_folders)
     set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${labels_file}")
   endforeach()
 endforeach()
+
+# What the shared library exports are functions: rows of the kernel table and the like stay inside.
+if(CMAKE_NM AND NOT FLAMIA_SANITIZE AND NOT FLAMIA_COVERAGE)
+  add_test(NAME library/exports_no_data
+           COMMAND sh -c "! \"$1\" -D --defined-only \"$2\" | grep ' [BDR] '" sh "${CMAKE_NM}"
+                   $<TARGET_FILE:flamia_shared>)
+  set_tests_properties(library/exports_no_data PROPERTIES LABELS "cpu;library")
+endif()
