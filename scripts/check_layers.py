@@ -31,12 +31,13 @@ ALLOWED = {
     "examples": set(),
     "vgpu_calibration": {"bench"},
     "vgpu_speed": {"bench", "emulator"},
+    "gpu_bench": {"base", "problem", "schedule", "plan", "cuda"},
 }
 
 # Single headers beyond the table.
 ALLOWED_FILES = {
     "device": {"plan/kernel_info.h"},
-    "kernels": {"plan/kernel_info.h"},
+    "kernels": {"plan/kernel_info.h", "plan/schedule_kernels.h"},
     # The factory functions, and the audit, whose public names are the API's.
     "api": {"cpu/backend.h", "cuda/backend.h", "audit/audit.h", "audit/library.h",
             "audit/report_json.h"},
@@ -48,12 +49,12 @@ NOUNS = {"flamia/status.h", "flamia/problem.h", "flamia/options.h", "flamia/conv
 PUBLIC_NOUNS = {"problem", "schedule"}
 PUBLIC_ALL = {
     "plan", "backend", "cpu", "cuda", "oracle", "audit", "pcast", "api",
-    "tools", "bench", "examples",
+    "tools", "bench", "gpu_bench", "examples",
 }
 PUBLIC_FILES = {"base": {"flamia/status.h"}, "emulator": {"flamia/status.h"}}
 
 # Layers that may include headers of CUDA.
-CUDA_LAYERS = {"ptx", "device", "kernels", "cuda", "emulator", "vgpu_calibration"}
+CUDA_LAYERS = {"ptx", "device", "kernels", "cuda", "emulator", "vgpu_calibration", "gpu_bench"}
 CUDA_HEADER = re.compile(r"^(cuda|cooperative_groups|cutlass|cute/|nvtx)")
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTILINE)
@@ -63,6 +64,8 @@ def layer_of(name):
     parts = name.split("/")
     if name.startswith("bench/vgpu_calibration/"):
         return "vgpu_calibration"  # programs by themselves: no part of flamia
+    if name.startswith("bench/gpu/"):
+        return "gpu_bench"  # programs that time device code
     return parts[1] if parts[0] == "src" else parts[0]
 
 

@@ -3,7 +3,6 @@
 // Paper: 3.1-3.4, B.1. Rules: docs/numerics.md. Used by: the CPU backend.
 #include "cpu/forward.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "numerics/key_fold.h"
 #include "numerics/online_softmax.h"
 #include "problem/packed_layout.h"
+#include "schedule/work_list.h"
 
 namespace flamia::cpu {
 namespace {
@@ -28,7 +28,8 @@ struct Item {
   int32_t document;
   int32_t head;
   int64_t first_row;
-  int64_t cost;
+  int64_t first_tile;  ///< of keys: [first_tile, last_tile)
+  int64_t last_tile;
 };
 
 class ForwardPass {
@@ -49,20 +50,18 @@ class ForwardPass {
 
   /// Query tiles of all documents and heads, the most expensive ones first.
   std::vector<Item> items() const {
+    const WorkList list =
+        build_work_list(layout_, conventions_.window_left, conventions_.window_right);
+    const auto heads = static_cast<size_t>(plan_.problem.heads);
     std::vector<Item> items;
-    for (int32_t document = 0; document < layout_.documents(); ++document) {
-      const DocumentSpan span = layout_.span(document);
-      const DocumentMask mask = document_mask(span);
-      for (int64_t first = 0; first < span.queries(); first += kQueryTile) {
-        const KeyRange keys = mask.visible_keys(first, smaller(first + kQueryTile, span.queries()));
-        const int64_t cost = larger<int64_t>(0, keys.end - keys.begin);
-        for (int32_t head = 0; head < plan_.problem.heads; ++head) {
-          items.push_back({document, head, first, cost});
-        }
+    items.reserve(list.items.size() * heads);
+    for (size_t i = 0; i < list.items.size(); ++i) {
+      const ItemOrigin& origin = list.origins[i];
+      const ForwardItem& item = list.items[i];
+      for (int32_t head = 0; head < plan_.problem.heads; ++head) {
+        items.push_back({origin.document, head, origin.first_row, item.tile_begin, item.tile_end});
       }
     }
-    std::stable_sort(items.begin(), items.end(),
-                     [](const Item& a, const Item& b) { return a.cost > b.cost; });
     return items;
   }
 
@@ -226,13 +225,9 @@ void ForwardPass::run(const Item& item, const TileScratch& scratch) const {
   }
   for (int x = 0; x < rows * dim; ++x) scratch.first[x] = 0.0f;
 
-  const KeyRange keys = mask.visible_keys(item.first_row, item.first_row + rows);
-  const int64_t first_tile = keys.begin / kKeyTile;
-  const int64_t last_tile =
-      keys.end > keys.begin ? ceil_div<int64_t>(keys.end, kKeyTile) : first_tile;
-  for (int64_t step = 0; step < last_tile - first_tile; ++step) {
-    const int64_t t =
-        conventions_.kv_order == KvOrder::kReverse ? last_tile - 1 - step : first_tile + step;
+  for (int64_t step = 0; step < item.last_tile - item.first_tile; ++step) {
+    const int64_t t = conventions_.kv_order == KvOrder::kReverse ? item.last_tile - 1 - step
+                                                                 : item.first_tile + step;
     Tile tile;
     tile.first_row = item.first_row;
     tile.rows = rows;

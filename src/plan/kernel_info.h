@@ -29,24 +29,6 @@ struct DocumentsArgs {
   int32_t documents;
 };
 
-/// Tokens of one block: [token, token + tokens) of the packed tensor; tokens 0 in slack blocks.
-struct TokenBlockRange {
-  int32_t token;
-  int32_t tokens;
-};
-
-/// What the lengths come to; written by the device.
-struct ScheduleCounts {
-  int32_t query_blocks;  ///< without slack
-  int32_t key_blocks;
-  int32_t items;        ///< forward items
-  int32_t query_begin;  ///< query rows outside [query_begin, query_end) belong to no document
-  int32_t query_end;
-  int32_t key_begin;
-  int32_t key_end;
-  int32_t longest;  ///< cost of the most expensive item, key tiles
-};
-
 /// The layout and the work list of one set of lengths: built once, read by every layer.
 struct Schedule {
   ScheduleCounts* counts;

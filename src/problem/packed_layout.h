@@ -33,6 +33,8 @@ class PackedLayout {
         cu_k_(cu_seqlens_k.data != nullptr ? cu_seqlens_k : cu_seqlens_q) {}
 
   int32_t documents() const { return problem_.documents; }
+  int64_t query_tokens() const { return problem_.query_tokens; }
+  int64_t key_tokens() const { return problem_.key_tokens; }
 
   DocumentSpan span(int32_t document) const {
     DocumentSpan result;

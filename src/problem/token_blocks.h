@@ -23,6 +23,12 @@ namespace flamia {
 /// Blocks past the last document's, so that a copy of a whole tile of 128 tokens stays inside.
 inline constexpr int kSlackBlocks = 3;
 
+/// Tokens of one block: [token, token + tokens) of the packed tensor; {0, 0} in slack blocks.
+struct TokenBlockRange {
+  int32_t token;
+  int32_t tokens;
+};
+
 /// Blocks of one head that any lengths of `documents` documents in `tokens` tokens can fill,
 /// slack included.
 FLAMIA_HD constexpr int64_t token_block_capacity(int64_t tokens, int64_t documents) {

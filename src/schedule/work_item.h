@@ -16,13 +16,25 @@ struct alignas(16) ForwardItem {
   int32_t query_block;  ///< token block of the tile's first row (problem/token_blocks.h)
   int32_t query_token;  ///< token of that row in q, o and lse
   int32_t rows;         ///< 1 to kQueryTile
-  int32_t key_block;    ///< token block of the document's first key
+  int32_t key_block;    ///< token block of the document's first key; 0 without keys
   int32_t keys;         ///< of the document
   int32_t position;     ///< key position of the first row: row + keys - queries, may be negative
   int32_t tile_begin;   ///< key tiles that any row sees: [tile_begin, tile_end), may be empty
   int32_t tile_end;
 };
 static_assert(sizeof(ForwardItem) == 32);
+
+/// What the lengths come to.
+struct ScheduleCounts {
+  int32_t query_blocks;  ///< without slack
+  int32_t key_blocks;
+  int32_t items;        ///< forward items
+  int32_t query_begin;  ///< query rows outside [query_begin, query_end) belong to no document
+  int32_t query_end;
+  int32_t key_begin;
+  int32_t key_end;
+  int32_t longest;  ///< cost of the most expensive item, key tiles
+};
 
 /// Key tiles that rows [first, first + rows) of a document see. Empty ranges are {0, 0}.
 FLAMIA_HD constexpr KeyRange visible_key_tiles(const DocumentMask& mask, int64_t first,
