@@ -100,4 +100,8 @@ struct QuantizeArgs {
   int32_t count;
 };
 
+/// Kernels that take a QuantizeArgs; src/kernels/shared/quantize.cu.
+extern const KernelInfo kQuantizeD128;
+extern const KernelInfo kQuantizeD64;
+
 }  // namespace flamia

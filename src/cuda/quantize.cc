@@ -1,0 +1,57 @@
+// The quantizer's grid from capacities alone: nothing about lengths is read on the host.
+#include "cuda/quantize.h"
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "base/bits.h"
+#include "base/message.h"
+
+namespace flamia::cuda {
+
+namespace {
+
+constexpr int64_t kMaxGridY = 65535;
+
+/// x: heads, y: blocks of a head, z: tensors times runs of y blocks (kernels/shared/quantize.cuh).
+dim3 quantize_grid(const QuantizeArgs& args) {
+  int32_t heads = 1;
+  int64_t blocks = 1;
+  for (int32_t i = 0; i < args.count; ++i) {
+    heads = larger(heads, args.tensors[i].input.heads);
+    blocks = larger(blocks, args.tensors[i].output.blocks);
+  }
+  const int64_t y = smaller(blocks, kMaxGridY);
+  return {static_cast<unsigned>(heads), static_cast<unsigned>(y),
+          static_cast<unsigned>(ceil_div(blocks, y) * args.count)};
+}
+
+}  // namespace
+
+Status launch_quantize(const QuantizeArgs& args, int head_dim, void* stream) {
+  if (head_dim != 64 && head_dim != 128) {
+    return {StatusCode::kInternal,
+            concat("launch_quantize: ", refusal("head_dim", "be 64 or 128", concat(head_dim)))};
+  }
+  if (args.count < 1 || args.count > 3) {
+    return {StatusCode::kInternal,
+            concat("launch_quantize: ", refusal("count", "be 1 to 3", concat(args.count)))};
+  }
+  const KernelInfo& kernel = head_dim == 128 ? kQuantizeD128 : kQuantizeD64;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = quantize_grid(args);
+  config.blockDim = dim3(static_cast<unsigned>(kernel.threads));
+  config.dynamicSmemBytes = static_cast<size_t>(kernel.shared_bytes);
+  config.stream = static_cast<cudaStream_t>(stream);
+  QuantizeArgs copy = args;
+  void* parameters[] = {&copy};
+  const cudaError_t error = cudaLaunchKernelExC(&config, kernel.entry, parameters);
+  if (error != cudaSuccess) {
+    return {StatusCode::kDeviceError,
+            concat("launch_quantize: ", kernel.name, ": ", cudaGetErrorString(error))};
+  }
+  return {};
+}
+
+}  // namespace flamia::cuda
