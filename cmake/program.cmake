@@ -45,3 +45,17 @@ if(flamia_main_source)
   set_target_properties(flamia_program PROPERTIES OUTPUT_NAME flamia RUNTIME_OUTPUT_DIRECTORY
                                                   "${PROJECT_BINARY_DIR}")
 endif()
+
+# Times of single launches on a real GPU; built on request: --target bench_<name>.
+if(FLAMIA_HAS_CUDA)
+  file(GLOB flamia_device_benches CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/device/*.cc")
+  foreach(source IN LISTS flamia_device_benches)
+    get_filename_component(name "${source}" NAME_WE)
+    add_executable(bench_${name} EXCLUDE_FROM_ALL "${source}")
+    flamia_add_flags(bench_${name} STRICT)
+    target_include_directories(bench_${name} PRIVATE "${PROJECT_SOURCE_DIR}/src")
+    target_include_directories(bench_${name} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+    target_link_libraries(bench_${name} PRIVATE flamia_static)
+    set_target_properties(bench_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+  endforeach()
+endif()

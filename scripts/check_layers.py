@@ -29,6 +29,7 @@ ALLOWED = {
     "tools": {"bench", "plan", "problem", "base", "oracle", "audit", "numerics", "pcast", "emulator"},
     "bench": {"tools", "plan", "problem", "base", "oracle", "audit", "numerics", "pcast", "emulator"},
     "examples": set(),
+    "bench_device": {"base", "problem", "plan", "cuda"},
     "vgpu_calibration": {"bench"},
     "vgpu_speed": {"bench", "emulator"},
 }
@@ -48,12 +49,13 @@ NOUNS = {"flamia/status.h", "flamia/problem.h", "flamia/options.h", "flamia/conv
 PUBLIC_NOUNS = {"problem", "schedule"}
 PUBLIC_ALL = {
     "plan", "backend", "cpu", "cuda", "oracle", "audit", "pcast", "api",
-    "tools", "bench", "examples",
+    "tools", "bench", "bench_device", "examples",
 }
 PUBLIC_FILES = {"base": {"flamia/status.h"}, "emulator": {"flamia/status.h"}}
 
 # Layers that may include headers of CUDA.
-CUDA_LAYERS = {"ptx", "device", "kernels", "cuda", "emulator", "vgpu_calibration"}
+CUDA_LAYERS = {"ptx", "device", "kernels", "cuda", "emulator", "vgpu_calibration",
+               "bench_device"}
 CUDA_HEADER = re.compile(r"^(cuda|cooperative_groups|cutlass|cute/|nvtx)")
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTILINE)
@@ -61,6 +63,8 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTIL
 
 def layer_of(name):
     parts = name.split("/")
+    if name.startswith("bench/device/"):
+        return "bench_device"  # times launches, which only src/cuda offers
     if name.startswith("bench/vgpu_calibration/"):
         return "vgpu_calibration"  # programs by themselves: no part of flamia
     return parts[1] if parts[0] == "src" else parts[0]

@@ -14,7 +14,13 @@ namespace {
 
 constexpr int64_t kMaxGridY = 65535;
 
-/// x: heads, y: blocks of a head, z: tensors times runs of y blocks (kernels/shared/quantize.cuh).
+/// Heads that one CTA does one after the other, loading the next while it encodes one, where that
+/// leaves enough CTAs to fill the GPU several times.
+constexpr int32_t kHeadsOfCta = 4;
+constexpr int64_t kEnoughCtas = 8192;
+
+/// x: shares of the heads, y: blocks of a head, z: tensors times runs of y blocks
+/// (kernels/shared/quantize.cuh).
 dim3 quantize_grid(const QuantizeArgs& args) {
   int32_t heads = 1;
   int64_t blocks = 1;
@@ -23,8 +29,9 @@ dim3 quantize_grid(const QuantizeArgs& args) {
     blocks = larger(blocks, args.tensors[i].output.blocks);
   }
   const int64_t y = smaller(blocks, kMaxGridY);
-  return {static_cast<unsigned>(heads), static_cast<unsigned>(y),
-          static_cast<unsigned>(ceil_div(blocks, y) * args.count)};
+  const bool many = blocks * heads * args.count >= kHeadsOfCta * kEnoughCtas;
+  return {static_cast<unsigned>(many ? ceil_div(heads, kHeadsOfCta) : heads),
+          static_cast<unsigned>(y), static_cast<unsigned>(ceil_div(blocks, y) * args.count)};
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ struct DocumentsArgs {
 };
 
 /// Tokens of one block: [token, token + tokens) of the packed tensor; tokens 0 in slack blocks.
-struct TokenBlockRange {
+struct alignas(8) TokenBlockRange {
   int32_t token;
   int32_t tokens;
 };

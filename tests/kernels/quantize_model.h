@@ -188,8 +188,18 @@ class DeviceCase {
   DeviceBuffer<int8_t> exponents_;
 };
 
-/// One launch over up to three tensors.
-inline std::vector<QuantizeOutput> launch(const std::vector<QuantizeCase>& cases) {
+/// The kernel with a grid of the test's choice.
+inline void launch_grid(QuantizeArgs args, int dim, dim3 grid) {
+  const KernelInfo& kernel = dim == 128 ? kQuantizeD128 : kQuantizeD64;
+  void* parameters[] = {&args};
+  EXPECT_EQ(cudaLaunchKernel(kernel.entry, grid, dim3(static_cast<unsigned>(kernel.threads)),
+                             parameters, static_cast<size_t>(kernel.shared_bytes), nullptr),
+            cudaSuccess);
+}
+
+/// One launch over up to three tensors; without a grid the library's own.
+inline std::vector<QuantizeOutput> launch(const std::vector<QuantizeCase>& cases,
+                                          dim3 grid = dim3(0)) {
   std::vector<std::unique_ptr<DeviceCase>> devices;
   QuantizeArgs args = {};
   for (const QuantizeCase& one : cases) {
@@ -197,8 +207,12 @@ inline std::vector<QuantizeOutput> launch(const std::vector<QuantizeCase>& cases
     devices.push_back(std::make_unique<DeviceCase>(one));
     args.tensors[args.count++] = devices.back()->tensor();
   }
-  const Status status = cuda::launch_quantize(args, cases[0].dim, nullptr);
-  EXPECT_TRUE(status.ok()) << status.message();
+  if (grid.x > 0) {
+    launch_grid(args, cases[0].dim, grid);
+  } else {
+    const Status status = cuda::launch_quantize(args, cases[0].dim, nullptr);
+    EXPECT_TRUE(status.ok()) << status.message();
+  }
   std::vector<QuantizeOutput> outputs;
   for (const auto& device : devices) outputs.push_back(device->read());
   return outputs;
@@ -221,8 +235,8 @@ inline void expect_same(const QuantizeOutput& actual, const QuantizeOutput& expe
 }
 
 /// Launches and compares every byte.
-inline void expect_exact(const std::vector<QuantizeCase>& cases) {
-  const std::vector<QuantizeOutput> outputs = launch(cases);
+inline void expect_exact(const std::vector<QuantizeCase>& cases, dim3 grid = dim3(0)) {
+  const std::vector<QuantizeOutput> outputs = launch(cases, grid);
   for (size_t i = 0; i < cases.size(); ++i) {
     SCOPED_TRACE("tensor " + std::to_string(i));
     expect_same(outputs[i], expected_output(cases[i]));

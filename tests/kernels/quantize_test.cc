@@ -305,6 +305,28 @@ TEST(Quantize, NeighboursChangeNothing) {
   }
 }
 
+/// As large problems are launched: a CTA does several heads in turn, and the blocks of a head are
+/// several runs of the grid's y.
+TEST(Quantize, SharesOfHeadsAndRunsOfBlocks) {
+  for (const int dim : {128, 64}) {
+    QuantizeCase one;
+    one.dim = dim;
+    one.lengths = {40, 33, 64};
+    one.heads = 5;
+    one.hadamard = true;
+    QuantizeCase few = one;
+    few.heads = 1;
+    few.per_token = true;
+    few.hadamard = false;
+    QuantizeCase tokens = one;
+    tokens.per_token = true;
+    tokens.spare_blocks = 5;
+    const std::vector<QuantizeCase> cases = {filled(one, 18), filled(few, 19), filled(tokens, 20)};
+    const auto runs = static_cast<unsigned>(ceil_div<size_t>(cases[2].blocks().size(), 4));
+    expect_exact(cases, dim3(2, 4, 3 * runs));
+  }
+}
+
 TEST(Quantize, RefusesWhatNoKernelTakes) {
   QuantizeArgs args = {};
   args.count = 1;

@@ -1,7 +1,7 @@
 // The quantizer's entry points and what the host knows of them.
 #include "kernels/shared/quantize.cuh"
 
-extern "C" __global__ void __launch_bounds__(flamia::kernels::kQuantizeThreads, 8)
+extern "C" __global__ void __launch_bounds__(flamia::kernels::kQuantizeThreads, 7)
     flamia_shared_quantize_d128(const __grid_constant__ flamia::QuantizeArgs args) {
   flamia::kernels::quantize<128>(args);
 }

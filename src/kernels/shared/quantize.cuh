@@ -1,10 +1,10 @@
 // The quantizer of Q, K, V: BF16 tensors to E4M3 codes and exponents in blocks of 32 tokens.
 // Paper: 3.1, 3.2 (token-block scales), 3.4, A.2 (rotation), 3.5.1, 3.6.1. Used by: quantize.cu.
-// One CTA of four warps makes one block of one head. A warp holds 8 tokens, a quad of lanes one
-// token, a lane chunks of 8 channels, 32 channels apart: loads are whole sectors, and of the
-// rotation's distances 1, 2, 4, 32, 64 stay inside the lane; 8 and 16 are two exchanges in the
-// quad. Codes go through shared memory, so that every store is 16 bytes of a full line.
-// It is bound by memory: about 430 instructions a warp where 700 would fit (rotated), per block.
+// One CTA of four warps makes one block of 32 tokens, for every gridDim.x-th head. A warp holds 8
+// tokens, a quad of lanes one token, a lane chunks of 8 channels, 32 channels apart: loads are
+// whole sectors, and of the rotation's distances 1, 2, 4, 32, 64 stay inside the lane; 8 and 16 are
+// two exchanges in the quad. The next head is loaded while one is encoded. Codes go through shared
+// memory, so that every store is 16 bytes of a full line.
 #pragma once
 
 #include <cstdint>
@@ -30,42 +30,38 @@ struct QuantizeShared {
   uint32_t amax[kQuantizeWarps];  ///< bits of each warp's largest magnitude
 };
 
-/// Which values of a block a lane holds: value 8j + i is channel 32j + 8 quad_lane() + i of
-/// token().
-struct QuantizeLane {
+/// Which values of a block a thread holds: value 8j + i is channel 32j + 8 quad_lane + i of token.
+struct QuantizeThread {
   int warp;
   int lane;
+  int quad_lane;
+  int token;  ///< in the block
 
-  __device__ int quad_lane() const { return lane % 4; }
-  /// Token in the block. Half-warps hold tokens whose chunks lie in different banks.
   template <int kDim>
-  __device__ int token() const {
-    const int half = lane / 16;
-    const int i = lane / 4 % 4;
-    return 8 * warp + (kDim == 128 ? 2 * i + half : i / 2 * 4 + 2 * half + i % 2);
+  __device__ static QuantizeThread self() {
+    const uint32_t thread = threadIdx.x;
+    const uint32_t lane = thread % 32;
+    // Half-warps hold tokens whose chunks lie in different banks.
+    const uint32_t half = lane / 16;
+    const uint32_t i = lane / 4 % 4;
+    const uint32_t token = kDim == 128 ? 2 * i + half : i / 2 * 4 + 2 * half + i % 2;
+    return {static_cast<int>(thread / 32), static_cast<int>(lane), static_cast<int>(lane % 4),
+            static_cast<int>(thread / 32 * 8 + token)};
   }
 };
 
-/// One block of one head.
-struct QuantizeBlock {
-  const QuantizeTensor& tensor;
-  TokenBlockRange range;
-  int head;
-  int64_t index;  ///< of the block among all heads' blocks
-
-  /// First channel of a token that the block holds.
-  __device__ const uint16_t* source(int token) const {
-    const Bf16Tensor& input = tensor.input;
-    const uint16_t* head_data = input.data + head * input.head_stride;
-    int first = range.token;
-    if (input.batch_length > 0) {  // a block lies in one entry of a batch
-      const int entry = first / input.batch_length;
-      first -= entry * input.batch_length;
-      head_data += entry * input.batch_stride;
-    }
-    return head_data + (static_cast<int64_t>(first) + token) * input.token_stride;
+/// First channel that this thread reads, of head 0.
+__device__ inline const uint16_t* thread_source(const Bf16Tensor& input, int first,
+                                                const QuantizeThread& at) {
+  const uint16_t* entry = input.data;
+  auto token = static_cast<uint32_t>(first);
+  if (input.batch_length > 0) {  // a block lies in one entry of a batch
+    const uint32_t index = token / static_cast<uint32_t>(input.batch_length);
+    token -= index * static_cast<uint32_t>(input.batch_length);
+    entry += index * input.batch_stride;
   }
-};
+  return entry + (token + static_cast<uint32_t>(at.token)) * input.token_stride + 8 * at.quad_lane;
+}
 
 /// Blocks past the last document's that must be written: block 0, 1, 2 always, others while one of
 /// the three before holds tokens.
@@ -138,19 +134,36 @@ template <int kCount>
 __device__ float largest_magnitude(const float (&x)[kCount]) {
   float largest = 0.0f;
 #pragma unroll
-  for (int k = 0; k < kCount; ++k) largest = fmaxf(largest, magnitude(x[k]));  // ignores NaN
+  for (int k = 0; k < kCount; ++k) largest = fmaxf(largest, fabsf(x[k]));  // ignores NaN
   return largest;
 }
 
-/// Largest of the lane's magnitudes among those that share an exponent: the block's, or the
-/// token's. Called by all threads of the CTA.
+/// The same of BF16 values as they were read, two at a time.
+template <int kChunks>
+__device__ float largest_magnitude(const uint4 (&raw)[kChunks]) {
+  uint32_t largest = 0;
+#pragma unroll
+  for (int j = 0; j < kChunks; ++j) {
+    largest = ptx::max_magnitude_bf16x2(largest, raw[j].x);
+    largest = ptx::max_magnitude_bf16x2(largest, raw[j].y);
+    largest = ptx::max_magnitude_bf16x2(largest, raw[j].z);
+    largest = ptx::max_magnitude_bf16x2(largest, raw[j].w);
+  }
+  float pair[2];
+  unpack(pair, largest);
+  return fmaxf(pair[0], pair[1]);
+}
+
+/// Largest of the thread's magnitudes among those that share an exponent: the block's, or the
+/// token's. All threads of the CTA meet here.
 template <int kDim>
 __device__ float shared_magnitude(float own, bool per_token, QuantizeShared<kDim>& shared,
-                                  QuantizeLane at) {
+                                  const QuantizeThread& at) {
   uint32_t bits = float_bits(own);  // magnitudes order like their bits
   if (per_token) {
     bits = larger(bits, __shfl_xor_sync(0xffffffffu, bits, 1));
     bits = larger(bits, __shfl_xor_sync(0xffffffffu, bits, 2));
+    __syncthreads();
     return bits_float(bits);
   }
   bits = __reduce_max_sync(0xffffffffu, bits);
@@ -165,13 +178,14 @@ __device__ inline int operand_exponent(float amax, int headroom) {
   return amax == 0.0f ? e : smaller(e + headroom, kMaxScaleExponent);
 }
 
-__device__ inline void store_exponent(const QuantizeBlock& block, int e, int token,
-                                      QuantizeLane at) {
-  int8_t* exponents = block.tensor.output.exponents;
-  if (block.tensor.per_token != 0) {
-    if (at.quad_lane() == 0) exponents[block.index * kTokenBlock + token] = static_cast<int8_t>(e);
+/// block: index among all heads' blocks.
+__device__ inline void store_exponent(const QuantizeTensor& tensor, int64_t block, int e,
+                                      const QuantizeThread& at) {
+  int8_t* exponents = tensor.output.exponents;
+  if (tensor.per_token != 0) {
+    if (at.quad_lane == 0) exponents[block * kTokenBlock + at.token] = static_cast<int8_t>(e);
   } else if (at.warp == 0 && at.lane == 0) {
-    exponents[block.index] = static_cast<int8_t>(e);
+    exponents[block] = static_cast<int8_t>(e);
   }
 }
 
@@ -188,49 +202,46 @@ __device__ float rotated_factor(float (&x)[kCount], int e) {
   return factor;
 }
 
-/// Codes of the lane's values into the row-major payload in shared memory.
+/// Codes of the thread's values into the row-major payload in shared memory.
 template <int kDim, int kCount>
-__device__ void store_codes(const float (&x)[kCount], float factor, uint8_t* row, int token,
-                            QuantizeLane at) {
+__device__ void store_codes(const float (&x)[kCount], float factor, uint8_t* row,
+                            const QuantizeThread& at) {
+  const int first = row_payload_byte(at.token, 8 * at.quad_lane, kDim);
 #pragma unroll
   for (int j = 0; j < kCount / 8; ++j) {
     const float* y = x + 8 * j;
     uint2 codes;
     codes.x = ptx::e4m3x4(y[0] * factor, y[1] * factor, y[2] * factor, y[3] * factor);
     codes.y = ptx::e4m3x4(y[4] * factor, y[5] * factor, y[6] * factor, y[7] * factor);
-    const int channel = 32 * j + 8 * at.quad_lane();
-    *reinterpret_cast<uint2*>(row + row_payload_byte(token, channel, kDim)) = codes;
+    *reinterpret_cast<uint2*>(row + (first ^ 32 * j)) = codes;  // the swizzle is an xor
   }
 }
 
-/// Reads, rotates and encodes a block: its codes lie in shared.row when all threads have returned
-/// and met; its exponents are written.
-template <int kDim, bool kRotated>
-__device__ void encode_block(const QuantizeBlock& block, QuantizeShared<kDim>& shared,
-                             QuantizeLane at) {
-  constexpr int kChunks = kDim / 32;
-  const int token = at.token<kDim>();
-  uint4 raw[kChunks];
-  load_chunks(raw, block.source(token) + 8 * at.quad_lane(), token < block.range.tokens);
-  float x[8 * kChunks];
-  unpack_chunks(x, raw);
-  if constexpr (kRotated) rotate_unscaled<kDim>(x, at.lane);
-  float amax = shared_magnitude(largest_magnitude(x), block.tensor.per_token != 0, shared, at);
-  if constexpr (kRotated) amax *= hadamard_scale<kDim>();
-  const int e = operand_exponent(amax, block.tensor.headroom_exponent);
-  store_exponent(block, e, token, at);
+/// Rotates and encodes what the thread has read: codes lie in shared.row when all threads have
+/// returned and met; the exponent is written.
+template <int kDim, bool kRotated, int kCount>
+__device__ void encode(float (&x)[kCount], float amax, const QuantizeTensor& tensor, int64_t block,
+                       QuantizeShared<kDim>& shared, const QuantizeThread& at) {
+  if constexpr (kRotated) {
+    rotate_unscaled<kDim>(x, at.lane);
+    amax = largest_magnitude(x) * hadamard_scale<kDim>();
+  }
+  amax = shared_magnitude(amax, tensor.per_token != 0, shared, at);
+  const int e = operand_exponent(amax, tensor.headroom_exponent);
+  store_exponent(tensor, block, e, at);
   float factor;
   if constexpr (kRotated) {
     factor = rotated_factor<kDim>(x, e);
   } else {
     factor = inverse_scale(e);
   }
-  store_codes<kDim>(x, factor, shared.row, token, at);
+  store_codes<kDim>(x, factor, shared.row, at);
 }
 
 /// This warp's quarter of the transposed payload, [kDim / 4][32 tokens], from the row-major one.
 template <int kDim>
-__device__ void transpose_codes(QuantizeShared<kDim>& shared, TokenOrder order, QuantizeLane at) {
+__device__ void transpose_codes(QuantizeShared<kDim>& shared, TokenOrder order,
+                                const QuantizeThread& at) {
   constexpr int kChannels = kDim / kQuantizeWarps;
   const uint32_t row = ptx::shared_address(shared.row);
   const uint32_t transposed = ptx::shared_address(shared.transposed);
@@ -265,7 +276,7 @@ __device__ void transpose_codes(QuantizeShared<kDim>& shared, TokenOrder order, 
 /// This warp's quarter of a payload from shared to global memory.
 template <int kDim>
 __device__ void store_payload(uint8_t* out, const uint8_t* payload, int64_t block,
-                              QuantizeLane at) {
+                              const QuantizeThread& at) {
   constexpr int kBytes = token_block_bytes(kDim) / kQuantizeWarps;
   const int begin = at.warp * kBytes + at.lane * 16;
   uint8_t* to = out + block * token_block_bytes(kDim) + begin;
@@ -275,7 +286,51 @@ __device__ void store_payload(uint8_t* out, const uint8_t* payload, int64_t bloc
   }
 }
 
-/// The kernel. Grid: x heads, y blocks (of a head), z runs of gridDim.y blocks of every tensor.
+/// Payloads of a block from the codes in shared memory.
+template <int kDim>
+__device__ void store_payloads(const QuantizeTensor& tensor, int64_t block,
+                               QuantizeShared<kDim>& shared, const QuantizeThread& at) {
+  const QuantizedOperand& output = tensor.output;
+  if (output.row_codes != nullptr) {
+    store_payload<kDim>(output.row_codes, shared.row, block, at);
+  }
+  if (output.transposed_codes != nullptr) {
+    transpose_codes<kDim>(shared, static_cast<TokenOrder>(tensor.order), at);
+    __syncwarp();  // a warp stores what it transposed
+    store_payload<kDim>(output.transposed_codes, shared.transposed, block, at);
+  }
+}
+
+template <int kDim, bool kRotated>
+__device__ void quantize_heads(const QuantizeTensor& tensor, int64_t block, TokenBlockRange range,
+                               QuantizeShared<kDim>& shared) {
+  constexpr int kChunks = kDim / 32;
+  const auto at = QuantizeThread::self<kDim>();
+  const bool exists = at.token < range.tokens;
+  const int64_t head_stride = tensor.input.head_stride;
+  const int heads = tensor.input.heads;
+  int head = static_cast<int>(blockIdx.x);
+  const uint16_t* source = thread_source(tensor.input, range.token, at) + head * head_stride;
+  uint4 raw[kChunks];
+  load_chunks(raw, source, exists);
+  while (true) {
+    float x[8 * kChunks];
+    unpack_chunks(x, raw);
+    const float amax = kRotated ? 0.0f : largest_magnitude(raw);
+    const int next = head + static_cast<int>(gridDim.x);
+    source += static_cast<int64_t>(gridDim.x) * head_stride;
+    load_chunks(raw, source, exists && next < heads);
+    const int64_t index = head * tensor.output.blocks + block;
+    encode<kDim, kRotated>(x, amax, tensor, index, shared, at);
+    __syncthreads();
+    store_payloads<kDim>(tensor, index, shared, at);
+    if (next >= heads) return;
+    head = next;
+  }
+}
+
+/// The kernel. Grid: x shares of the heads, y blocks (of a head), z runs of gridDim.y blocks of
+/// every tensor.
 template <int kDim>
 __device__ void quantize(const QuantizeArgs& args) {
   __shared__ QuantizeShared<kDim> shared;
@@ -286,27 +341,13 @@ __device__ void quantize(const QuantizeArgs& args) {
     block += gridDim.y;
   }
   const QuantizeTensor& tensor = args.tensors[index];
-  const QuantizedOperand& output = tensor.output;
-  const int head = static_cast<int>(blockIdx.x);
-  if (head >= tensor.input.heads || block >= output.blocks) return;
+  if (static_cast<int>(blockIdx.x) >= tensor.input.heads || block >= tensor.output.blocks) return;
   const TokenBlockRange range = tensor.blocks[block];
   if (range.tokens == 0 && !is_slack_or_used(tensor.blocks, static_cast<int>(block))) return;
-
-  const QuantizeLane at{static_cast<int>(threadIdx.x) / 32, static_cast<int>(threadIdx.x) % 32};
-  const QuantizeBlock of{tensor, range, head, head * output.blocks + block};
   if (tensor.hadamard != 0) {
-    encode_block<kDim, true>(of, shared, at);
+    quantize_heads<kDim, true>(tensor, block, range, shared);
   } else {
-    encode_block<kDim, false>(of, shared, at);
-  }
-  __syncthreads();
-  if (output.row_codes != nullptr) {
-    store_payload<kDim>(output.row_codes, shared.row, of.index, at);
-  }
-  if (output.transposed_codes != nullptr) {
-    transpose_codes<kDim>(shared, static_cast<TokenOrder>(tensor.order), at);
-    __syncwarp();  // a warp stores what it transposed
-    store_payload<kDim>(output.transposed_codes, shared.transposed, of.index, at);
+    quantize_heads<kDim, false>(tensor, block, range, shared);
   }
 }
 

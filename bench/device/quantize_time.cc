@@ -1,0 +1,194 @@
+// Time of the quantizer launch on a real GPU: Q, K, V together, against bytes over bandwidth.
+// Prints JSON. Usage: quantize_time [--bandwidth GB/s] [--repeats N]
+// Buffers take turns so that nothing stays in the L2: every set is larger than it, and there are
+// at least two. A sample is several launches between two events; the median is reported.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "cuda/quantize.h"
+#include "plan/kernel_info.h"
+#include "problem/token_blocks.h"
+
+namespace {
+
+using flamia::QuantizeArgs;
+using flamia::QuantizeTensor;
+using flamia::TokenBlockRange;
+
+constexpr int kHeads = 16;
+constexpr int kLaunchesPerSample = 8;
+
+void check(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return;
+  std::fprintf(stderr, "quantize_time: %s: %s\n", what, cudaGetErrorString(error));
+  std::exit(1);
+}
+
+template <typename T>
+T* allocate(int64_t count) {
+  void* data = nullptr;
+  check(cudaMalloc(&data, static_cast<size_t>(count) * sizeof(T)), "cudaMalloc");
+  return static_cast<T*>(data);
+}
+
+/// What is written of q, k and v.
+struct Wanted {
+  const char* name;
+  bool row[3], transposed[3], hadamard[3];
+
+  double bytes_per_channel() const {
+    double bytes = 0;
+    for (int i = 0; i < 3; ++i) bytes += 2 + row[i] + transposed[i];
+    return bytes;
+  }
+};
+
+constexpr Wanted kWanted[] = {
+    {"forward", {true, true, false}, {false, false, true}, {true, true, false}},
+    {"forward, not rotated", {true, true, false}, {false, false, true}, {false, false, false}},
+    {"training", {true, true, true}, {true, true, true}, {true, true, false}},
+};
+
+/// Documents of one length; bytes of BF16 that look like normal values.
+struct Shape {
+  int64_t tokens;
+  int dim;
+  int64_t blocks() const { return tokens / 32 + flamia::kSlackBlocks; }
+  int64_t channels() const { return tokens * kHeads * dim; }
+};
+
+void fill(uint16_t* data, int64_t count) {
+  std::vector<uint16_t> pattern(1 << 20);
+  uint32_t state = 1;
+  for (uint16_t& value : pattern) {
+    state = state * 1664525u + 1013904223u;
+    value = static_cast<uint16_t>((state >> 31) << 15 | (0x3e00 + (state >> 16) % 0x240));
+  }
+  for (int64_t done = 0; done < count; done += static_cast<int64_t>(pattern.size())) {
+    const int64_t part = std::min<int64_t>(count - done, static_cast<int64_t>(pattern.size()));
+    check(cudaMemcpy(data + done, pattern.data(), static_cast<size_t>(part) * 2,
+                     cudaMemcpyHostToDevice),
+          "cudaMemcpy");
+  }
+}
+
+/// Buffers of q, k, v with all payloads.
+QuantizeArgs make_set(const Shape& shape) {
+  std::vector<TokenBlockRange> ranges(static_cast<size_t>(shape.blocks()));
+  for (int64_t b = 0; b < shape.tokens / 32; ++b) {
+    ranges[static_cast<size_t>(b)] = {static_cast<int32_t>(32 * b), 32};
+  }
+  auto* blocks = allocate<TokenBlockRange>(shape.blocks());
+  check(cudaMemcpy(blocks, ranges.data(), ranges.size() * sizeof(TokenBlockRange),
+                   cudaMemcpyHostToDevice),
+        "cudaMemcpy");
+  QuantizeArgs args = {};
+  args.count = 3;
+  for (QuantizeTensor& tensor : args.tensors) {
+    auto* input = allocate<uint16_t>(shape.channels());
+    fill(input, shape.channels());
+    tensor.input = {input, 0, static_cast<int64_t>(kHeads) * shape.dim, shape.dim, 0, kHeads};
+    const int64_t payload = kHeads * shape.blocks() * flamia::token_block_bytes(shape.dim);
+    tensor.output.row_codes = allocate<uint8_t>(payload);
+    tensor.output.transposed_codes = allocate<uint8_t>(payload);
+    tensor.output.exponents = allocate<int8_t>(kHeads * shape.blocks());
+    tensor.output.blocks = shape.blocks();
+    tensor.blocks = blocks;
+  }
+  return args;
+}
+
+void release(const QuantizeArgs& args) {
+  for (const QuantizeTensor& tensor : args.tensors) {
+    cudaFree(const_cast<uint16_t*>(tensor.input.data));
+    cudaFree(tensor.output.row_codes);
+    cudaFree(tensor.output.transposed_codes);
+    cudaFree(tensor.output.exponents);
+  }
+  cudaFree(const_cast<TokenBlockRange*>(args.tensors[0].blocks));
+}
+
+QuantizeArgs select(const QuantizeArgs& set, const Wanted& wanted) {
+  QuantizeArgs args = set;
+  for (int i = 0; i < 3; ++i) {
+    QuantizeTensor& tensor = args.tensors[i];
+    tensor.hadamard = wanted.hadamard[i] ? 1 : 0;
+    if (!wanted.row[i]) tensor.output.row_codes = nullptr;
+    if (!wanted.transposed[i]) tensor.output.transposed_codes = nullptr;
+  }
+  return args;
+}
+
+double median_us(const std::vector<QuantizeArgs>& sets, int dim, int repeats) {
+  cudaEvent_t begin, end;
+  check(cudaEventCreate(&begin), "cudaEventCreate");
+  check(cudaEventCreate(&end), "cudaEventCreate");
+  std::vector<double> samples;
+  size_t next = 0;
+  for (int repeat = -2; repeat < repeats; ++repeat) {  // two to warm up
+    check(cudaEventRecord(begin, nullptr), "cudaEventRecord");
+    for (int i = 0; i < kLaunchesPerSample; ++i) {
+      const flamia::Status status =
+          flamia::cuda::launch_quantize(sets[next++ % sets.size()], dim, nullptr);
+      if (!status.ok()) {
+        std::fprintf(stderr, "%s\n", status.message().c_str());
+        std::exit(1);
+      }
+    }
+    check(cudaEventRecord(end, nullptr), "cudaEventRecord");
+    check(cudaEventSynchronize(end), "cudaEventSynchronize");
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, begin, end), "cudaEventElapsedTime");
+    if (repeat >= 0) samples.push_back(1e3 * static_cast<double>(ms) / kLaunchesPerSample);
+  }
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  std::nth_element(samples.begin(), samples.begin() + repeats / 2, samples.end());
+  return samples[static_cast<size_t>(repeats / 2)];
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  double bandwidth = 3950;  // GB/s of a copy on an H200
+  int repeats = 21;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    if (std::strcmp(argv[i], "--bandwidth") == 0) bandwidth = std::atof(argv[i + 1]);
+    if (std::strcmp(argv[i], "--repeats") == 0) repeats = std::atoi(argv[i + 1]);
+  }
+  cudaDeviceProp device = {};
+  check(cudaGetDeviceProperties(&device, 0), "cudaGetDeviceProperties");
+  std::printf("{\"device\": \"%s\", \"heads\": %d, \"bandwidth_GBps\": %.0f, \"rows\": [",
+              device.name, kHeads, bandwidth);
+  const char* separator = "\n";
+  for (const Shape& shape : {Shape{16384, 128}, Shape{65536, 128}, Shape{131072, 128},
+                             Shape{16384, 64}, Shape{131072, 64}}) {
+    const int64_t input_bytes = 3 * 2 * shape.channels();
+    const int64_t wanted_sets = 2 + 4 * static_cast<int64_t>(device.l2CacheSize) / input_bytes;
+    std::vector<QuantizeArgs> sets;
+    for (int64_t i = 0; i < wanted_sets; ++i) sets.push_back(make_set(shape));
+    for (const Wanted& wanted : kWanted) {
+      std::vector<QuantizeArgs> selected;
+      for (const QuantizeArgs& set : sets) selected.push_back(select(set, wanted));
+      const double us = median_us(selected, shape.dim, repeats);
+      const double bytes = wanted.bytes_per_channel() * static_cast<double>(shape.channels());
+      const double floor_us = bytes / bandwidth * 1e-3;
+      std::printf(
+          "%s  {\"outputs\": \"%s\", \"tokens\": %lld, \"head_dim\": %d, \"us\": %.2f, "
+          "\"GBps\": %.0f, \"floor_us\": %.2f, \"over_floor\": %.3f}",
+          separator, wanted.name, static_cast<long long>(shape.tokens), shape.dim, us,
+          bytes / us * 1e-3, floor_us, us / floor_us);
+      separator = ",\n";
+    }
+    for (const QuantizeArgs& set : sets) release(set);
+  }
+  std::printf("\n]}\n");
+  return 0;
+}
