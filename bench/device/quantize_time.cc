@@ -19,6 +19,7 @@
 namespace {
 
 using flamia::QuantizeArgs;
+using flamia::QuantizeForm;
 using flamia::QuantizeTensor;
 using flamia::TokenBlockRange;
 
@@ -41,25 +42,54 @@ T* allocate(int64_t count) {
 /// What is written of q, k and v.
 struct Wanted {
   const char* name;
+  QuantizeForm form[3];
   bool row[3], transposed[3], hadamard[3];
 
   double bytes_per_channel() const {
     double bytes = 0;
-    for (int i = 0; i < 3; ++i) bytes += 2 + row[i] + transposed[i];
+    for (int i = 0; i < 3; ++i) {
+      bytes += form[i] == QuantizeForm::kE4m3 ? 2 + row[i] + transposed[i] : 4;
+    }
     return bytes;
   }
 };
 
+constexpr QuantizeForm kE4m3 = QuantizeForm::kE4m3;
+constexpr QuantizeForm kNvfp4 = QuantizeForm::kNvfp4;
+constexpr QuantizeForm kBf16 = QuantizeForm::kBf16;
 constexpr Wanted kWanted[] = {
-    {"forward", {true, true, false}, {false, false, true}, {true, true, false}},
-    {"forward, not rotated", {true, true, false}, {false, false, true}, {false, false, false}},
-    {"training", {true, true, true}, {true, true, true}, {true, true, false}},
+    {"forward",
+     {kE4m3, kE4m3, kE4m3},
+     {true, true, false},
+     {false, false, true},
+     {true, true, false}},
+    {"forward, not rotated",
+     {kE4m3, kE4m3, kE4m3},
+     {true, true, false},
+     {false, false, true},
+     {false, false, false}},
+    {"training",
+     {kE4m3, kE4m3, kE4m3},
+     {true, true, true},
+     {true, true, true},
+     {true, true, false}},
+    {"mixed forward",
+     {kNvfp4, kNvfp4, kE4m3},
+     {false, false, false},
+     {false, false, true},
+     {true, true, false}},
+    {"bf16 blocks",
+     {kBf16, kBf16, kBf16},
+     {false, false, false},
+     {false, false, false},
+     {false, false, false}},
 };
 
 /// Documents of one length; bytes of BF16 that look like normal values.
 struct Shape {
   int64_t tokens;
   int dim;
+
   int64_t blocks() const { return tokens / 32 + flamia::kSlackBlocks; }
   int64_t channels() const { return tokens * kHeads * dim; }
 };
@@ -98,7 +128,8 @@ QuantizeArgs make_set(const Shape& shape) {
     const int64_t payload = kHeads * shape.blocks() * flamia::token_block_bytes(shape.dim);
     tensor.output.row_codes = allocate<uint8_t>(payload);
     tensor.output.transposed_codes = allocate<uint8_t>(payload);
-    tensor.output.exponents = allocate<int8_t>(kHeads * shape.blocks());
+    tensor.output.exponents = allocate<int8_t>(kHeads * shape.blocks() * 32);
+    tensor.row_bf16 = allocate<uint16_t>(payload);
     tensor.output.blocks = shape.blocks();
     tensor.blocks = blocks;
   }
@@ -111,6 +142,7 @@ void release(const QuantizeArgs& args) {
     cudaFree(tensor.output.row_codes);
     cudaFree(tensor.output.transposed_codes);
     cudaFree(tensor.output.exponents);
+    cudaFree(tensor.row_bf16);
   }
   cudaFree(const_cast<TokenBlockRange*>(args.tensors[0].blocks));
 }
@@ -119,6 +151,7 @@ QuantizeArgs select(const QuantizeArgs& set, const Wanted& wanted) {
   QuantizeArgs args = set;
   for (int i = 0; i < 3; ++i) {
     QuantizeTensor& tensor = args.tensors[i];
+    tensor.form = wanted.form[i];
     tensor.hadamard = wanted.hadamard[i] ? 1 : 0;
     if (!wanted.row[i]) tensor.output.row_codes = nullptr;
     if (!wanted.transposed[i]) tensor.output.transposed_codes = nullptr;

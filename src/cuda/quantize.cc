@@ -34,6 +34,15 @@ dim3 quantize_grid(const QuantizeArgs& args) {
           static_cast<unsigned>(y), static_cast<unsigned>(ceil_div(blocks, y) * args.count)};
 }
 
+const KernelInfo& quantize_kernel(const QuantizeArgs& args, int head_dim) {
+  bool forms = false;
+  for (int32_t i = 0; i < args.count; ++i) {
+    forms = forms || args.tensors[i].form != QuantizeForm::kE4m3;
+  }
+  if (forms) return head_dim == 128 ? kQuantizeFormsD128 : kQuantizeFormsD64;
+  return head_dim == 128 ? kQuantizeD128 : kQuantizeD64;
+}
+
 }  // namespace
 
 Status launch_quantize(const QuantizeArgs& args, int head_dim, void* stream) {
@@ -45,7 +54,15 @@ Status launch_quantize(const QuantizeArgs& args, int head_dim, void* stream) {
     return {StatusCode::kInternal,
             concat("launch_quantize: ", refusal("count", "be 1 to 3", concat(args.count)))};
   }
-  const KernelInfo& kernel = head_dim == 128 ? kQuantizeD128 : kQuantizeD64;
+  for (int32_t i = 0; i < args.count; ++i) {
+    const QuantizeTensor& tensor = args.tensors[i];
+    if (tensor.form == QuantizeForm::kBf16 && tensor.hadamard != 0) {
+      return {StatusCode::kInternal,
+              concat("launch_quantize: ",
+                     refusal("hadamard", "be 0 in form bf16", concat(tensor.hadamard)))};
+    }
+  }
+  const KernelInfo& kernel = quantize_kernel(args, head_dim);
   cudaLaunchConfig_t config = {};
   config.gridDim = quantize_grid(args);
   config.blockDim = dim3(static_cast<unsigned>(kernel.threads));

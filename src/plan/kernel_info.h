@@ -83,6 +83,13 @@ struct QuantizedOperand {
   int64_t blocks;             ///< capacity of a head
 };
 
+/// What a quantizer launch makes of a tensor.
+enum class QuantizeForm : int32_t {
+  kE4m3,   ///< codes and exponents of blocks or tokens
+  kNvfp4,  ///< E2M1 codes times their UE4M3 scales, exact in BF16, and exponents of tokens
+  kBf16,   ///< the input itself in the layout of blocks
+};
+
 /// One tensor of a quantizer launch.
 struct QuantizeTensor {
   Bf16Tensor input;
@@ -92,6 +99,8 @@ struct QuantizeTensor {
   int32_t per_token;              ///< 1: an exponent for every token (exact causal safety)
   int32_t headroom_exponent;      ///< added to every exponent
   int32_t order;                  ///< TokenOrder of transposed_codes
+  QuantizeForm form;
+  uint16_t* row_bf16;  ///< [heads][blocks][32 x head_dim] of forms kNvfp4 and kBf16
 };
 
 /// Up to three tensors in one launch.
@@ -100,8 +109,11 @@ struct QuantizeArgs {
   int32_t count;
 };
 
-/// Kernels that take a QuantizeArgs; src/kernels/shared/quantize.cu.
+/// Kernels that take a QuantizeArgs (src/kernels/shared/quantize.cu): all tensors of form kE4m3, or
+/// any forms. Grid: x shares of the heads, y blocks of a head, z = count x runs of y blocks.
 extern const KernelInfo kQuantizeD128;
 extern const KernelInfo kQuantizeD64;
+extern const KernelInfo kQuantizeFormsD128;
+extern const KernelInfo kQuantizeFormsD64;
 
 }  // namespace flamia

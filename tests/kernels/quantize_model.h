@@ -14,7 +14,10 @@
 #include "cuda/quantize.h"
 #include "kernels/device_buffer.h"
 #include "numerics/bf16.h"
+#include "numerics/e2m1.h"
 #include "numerics/hadamard.h"
+#include "numerics/nvfp4_scale.h"
+#include "numerics/scale_codes.h"
 #include "numerics/token_block_scale.h"
 #include "plan/kernel_info.h"
 #include "problem/token_blocks.h"
@@ -35,6 +38,7 @@ struct QuantizeCase {
   bool per_token = false;
   int headroom = 0;
   TokenOrder order = TokenOrder::kAccumulator;
+  QuantizeForm form = QuantizeForm::kE4m3;
   bool row = true;
   bool transposed = true;
   int spare_blocks = 0;           ///< capacity beyond the documents' blocks and slack
@@ -73,6 +77,7 @@ struct QuantizeCase {
 struct QuantizeOutput {
   std::vector<uint8_t> row, transposed;
   std::vector<int8_t> exponents;
+  std::vector<uint16_t> bf16;
 };
 
 constexpr uint8_t kUntouched = 0xa5;
@@ -81,11 +86,15 @@ constexpr uint8_t kUntouched = 0xa5;
 inline QuantizeOutput untouched_output(const QuantizeCase& one) {
   const size_t blocks = one.blocks().size() * static_cast<size_t>(one.heads);
   const size_t bytes = blocks * static_cast<size_t>(token_block_bytes(one.dim));
+  const bool codes = one.form == QuantizeForm::kE4m3;
+  const bool per_token = one.per_token || one.form == QuantizeForm::kNvfp4;
+  const bool exponents = one.form != QuantizeForm::kBf16;
   QuantizeOutput output;
-  output.row.assign(one.row ? bytes : 0, kUntouched);
-  output.transposed.assign(one.transposed ? bytes : 0, kUntouched);
-  output.exponents.assign(one.per_token ? blocks * kTokenBlock : blocks,
+  output.row.assign(codes && one.row ? bytes : 0, kUntouched);
+  output.transposed.assign(codes && one.transposed ? bytes : 0, kUntouched);
+  output.exponents.assign(exponents ? blocks * (per_token ? kTokenBlock : 1) : 0,
                           static_cast<int8_t>(kUntouched));
+  output.bf16.assign(codes ? 0 : bytes, static_cast<uint16_t>(kUntouched * 0x101));
   return output;
 }
 
@@ -135,13 +144,49 @@ inline void expect_block(const QuantizeCase& one, const TokenBlockRange& range, 
   }
 }
 
+/// kNvfp4: code times block scale, exponents of tokens. kBf16: the values.
+inline void expect_bf16_block(const QuantizeCase& one, const TokenBlockRange& range, int head,
+                              size_t block, QuantizeOutput& output) {
+  uint16_t* payload = output.bf16.data() + block * static_cast<size_t>(kTokenBlock * one.dim);
+  const auto largest = [](const float* x, int count) {
+    float amax = 0.0f;
+    for (int c = 0; c < count; ++c) amax = max_number(amax, magnitude(x[c]));
+    return amax;
+  };
+  for (int token = 0; token < kTokenBlock; ++token) {
+    std::vector<float> x = token_values(one, range, head, token);
+    if (one.form == QuantizeForm::kNvfp4) {
+      const int te = nvfp4_token_exponent(largest(x.data(), one.dim));
+      output.exponents[block * kTokenBlock + static_cast<size_t>(token)] = static_cast<int8_t>(te);
+      for (int c = 0; c < one.dim; c += kNvfp4Block) {
+        float* group = x.data() + c;
+        const uint8_t scale = nvfp4_block_scale(largest(group, kNvfp4Block), te);
+        for (int i = 0; i < kNvfp4Block; ++i) {
+          const uint8_t code = encode_nvfp4(group[i], nvfp4_scale_value(scale, te));
+          group[i] = decode_e2m1(code) * decode_ue4m3(scale);
+          EXPECT_EQ(round_bf16(group[i]), group[i]);
+        }
+      }
+    }
+    for (int c = 0; c < one.dim; ++c) {
+      payload[bf16_payload_byte(token, c) / 2] =
+          static_cast<uint16_t>(float_bits(x[static_cast<size_t>(c)]) >> 16);
+    }
+  }
+}
+
 inline QuantizeOutput expected_output(const QuantizeCase& one) {
   QuantizeOutput output = untouched_output(one);
   const std::vector<TokenBlockRange> blocks = one.blocks();
   const size_t written = blocks.size() - static_cast<size_t>(one.spare_blocks);
   for (int head = 0; head < one.heads; ++head) {
     for (size_t b = 0; b < written; ++b) {
-      expect_block(one, blocks[b], head, static_cast<size_t>(head) * blocks.size() + b, output);
+      const size_t block = static_cast<size_t>(head) * blocks.size() + b;
+      if (one.form == QuantizeForm::kE4m3) {
+        expect_block(one, blocks[b], head, block, output);
+      } else {
+        expect_bf16_block(one, blocks[b], head, block, output);
+      }
     }
   }
   return output;
@@ -168,9 +213,13 @@ class DeviceCase {
     tensor.per_token = one_.per_token ? 1 : 0;
     tensor.headroom_exponent = one_.headroom;
     tensor.order = static_cast<int32_t>(one_.order);
+    tensor.form = one_.form;
+    tensor.row_bf16 = bf16_.data();
     return tensor;
   }
-  QuantizeOutput read() const { return {row_.read(), transposed_.read(), exponents_.read()}; }
+  QuantizeOutput read() const {
+    return {row_.read(), transposed_.read(), exponents_.read(), bf16_.read()};
+  }
 
  private:
   DeviceCase(const QuantizeCase& one, const QuantizeOutput& start)
@@ -179,18 +228,22 @@ class DeviceCase {
         blocks_(one.blocks()),
         row_(start.row),
         transposed_(start.transposed),
-        exponents_(start.exponents) {}
+        exponents_(start.exponents),
+        bf16_(start.bf16) {}
 
   QuantizeCase one_;
   DeviceBuffer<uint16_t> storage_;
   DeviceBuffer<TokenBlockRange> blocks_;
   DeviceBuffer<uint8_t> row_, transposed_;
   DeviceBuffer<int8_t> exponents_;
+  DeviceBuffer<uint16_t> bf16_;
 };
 
 /// The kernel with a grid of the test's choice.
 inline void launch_grid(QuantizeArgs args, int dim, dim3 grid) {
-  const KernelInfo& kernel = dim == 128 ? kQuantizeD128 : kQuantizeD64;
+  const bool forms = args.tensors[0].form != QuantizeForm::kE4m3;
+  const KernelInfo& codes = dim == 128 ? kQuantizeD128 : kQuantizeD64;
+  const KernelInfo& kernel = forms ? (dim == 128 ? kQuantizeFormsD128 : kQuantizeFormsD64) : codes;
   void* parameters[] = {&args};
   EXPECT_EQ(cudaLaunchKernel(kernel.entry, grid, dim3(static_cast<unsigned>(kernel.threads)),
                              parameters, static_cast<size_t>(kernel.shared_bytes), nullptr),
@@ -232,6 +285,7 @@ inline void expect_same(const QuantizeOutput& actual, const QuantizeOutput& expe
   expect_same(actual.exponents, expected.exponents, "exponents");
   expect_same(actual.row, expected.row, "row_codes");
   expect_same(actual.transposed, expected.transposed, "transposed_codes");
+  expect_same(actual.bf16, expected.bf16, "row_bf16");
 }
 
 /// Launches and compares every byte.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/philox.h"
+#include "kernels/quantize_data.h"
 #include "kernels/quantize_model.h"
 #include "numerics/bf16.h"
 #include "numerics/hadamard.h"
@@ -21,25 +22,6 @@ namespace flamia::test {
 namespace {
 
 constexpr uint16_t kNan = 0x7fc0;
-constexpr uint16_t kInfinity = 0x7f80;
-constexpr uint16_t kNegative = 0x8000;
-
-/// About normal, with a scale for each group of 8 elements: 2^-spread to 2^spread.
-uint16_t random_value(uint64_t seed, size_t i, int spread) {
-  const Philox4 bits = philox(seed, 1, i);
-  const Philox4 group = philox(seed, 2, i / 8);
-  const auto uniform = [](uint32_t u) { return static_cast<float>(u >> 8) * 0x1p-24f; };
-  const float normal = uniform(bits.word[0]) + uniform(bits.word[1]) + uniform(bits.word[2]) +
-                       uniform(bits.word[3]) - 2.0f;
-  const int exponent = static_cast<int>(group.word[0] % static_cast<uint32_t>(2 * spread + 1));
-  return float_to_bf16(normal * std::ldexp(1.0f, exponent - spread));
-}
-
-QuantizeCase filled(QuantizeCase one, uint64_t seed, int spread = 3) {
-  one.storage.resize(one.extent());
-  for (size_t i = 0; i < one.storage.size(); ++i) one.storage[i] = random_value(seed, i, spread);
-  return one;
-}
 
 TEST(Quantize, RandomTensorsOfThreeLayoutsInOneLaunch) {
   QuantizeCase q;
@@ -124,26 +106,12 @@ TEST(Quantize, NoTokensAtAll) {
   expect_exact({filled(one, 5)});
 }
 
-/// Zeros of both signs, NaN, infinities, subnormals, the largest values: in every second token
-/// block a family, alone and mixed with ordinary values.
 TEST(Quantize, SpecialValues) {
-  const std::vector<uint16_t> specials = {0x0000,    kNegative, kNan,   0xffff,
-                                          kInfinity, 0xff80,    0x0001, 0x807f,
-                                          0x7f7f,    0xff7f,    0x0080, float_to_bf16(3e38f)};
   for (const bool hadamard : {false, true}) {
     for (const bool per_token : {false, true}) {
-      QuantizeCase one;
-      one.lengths = {static_cast<int>(specials.size()) * 64};
+      QuantizeCase one = with_special_values(6);
       one.hadamard = hadamard;
       one.per_token = per_token;
-      one = filled(one, 6);
-      for (size_t i = 0; i < specials.size(); ++i) {
-        const size_t alone = i * 64 * 128;
-        std::fill_n(one.storage.begin() + static_cast<int64_t>(alone), 32 * 128, specials[i]);
-        for (size_t element = 37 * i; element < 32 * 128; element += 1531) {
-          one.storage[alone + 32 * 128 + element] = specials[i];
-        }
-      }
       SCOPED_TRACE(hadamard ? "rotated" : "plain");
       expect_exact({one});
     }

@@ -50,6 +50,11 @@ struct QuantizeThread {
   }
 };
 
+/// Whether an empty block must be written: it is one of the kSlackBlocks after the last document's.
+__device__ inline bool is_slack(const TokenBlockRange* blocks, int block) {
+  return block < kSlackBlocks || blocks[block - kSlackBlocks].tokens > 0;
+}
+
 /// First channel that this thread reads, of head 0.
 __device__ inline const uint16_t* thread_source(const Bf16Tensor& input, int first,
                                                 const QuantizeThread& at) {
@@ -63,19 +68,39 @@ __device__ inline const uint16_t* thread_source(const Bf16Tensor& input, int fir
   return entry + (token + static_cast<uint32_t>(at.token)) * input.token_stride + 8 * at.quad_lane;
 }
 
-/// Blocks past the last document's that must be written: block 0, 1, 2 always, others while one of
-/// the three before holds tokens.
-__device__ inline bool is_slack_or_used(const TokenBlockRange* blocks, int block) {
-  return block < kSlackBlocks || blocks[block - kSlackBlocks].tokens > 0;
-}
+/// The heads that this CTA does, and what this thread reads of each.
+template <int kDim>
+class HeadWalk {
+ public:
+  __device__ HeadWalk(const Bf16Tensor& input, TokenBlockRange range, const QuantizeThread& at)
+      : step_(static_cast<int64_t>(gridDim.x) * input.head_stride),
+        heads_(input.heads),
+        head_(static_cast<int>(blockIdx.x)),
+        exists_(at.token < range.tokens),
+        source_(thread_source(input, range.token, at) + head_ * input.head_stride) {}
 
-template <int kChunks>
-__device__ void load_chunks(uint4 (&raw)[kChunks], const uint16_t* source, bool exists) {
-#pragma unroll
-  for (int j = 0; j < kChunks; ++j) {
-    raw[j] = exists ? __ldcs(reinterpret_cast<const uint4*>(source + 32 * j)) : uint4{};
+  __device__ int head() const { return head_; }
+  __device__ bool done() const { return head_ >= heads_; }
+  __device__ void advance() {
+    head_ += static_cast<int>(gridDim.x);
+    source_ += step_;
   }
-}
+  /// Zeros past the block's tokens and past the last head.
+  __device__ void load(uint4 (&raw)[kDim / 32]) const {
+    const bool exists = exists_ && !done();
+#pragma unroll
+    for (int j = 0; j < kDim / 32; ++j) {
+      raw[j] = exists ? __ldcs(reinterpret_cast<const uint4*>(source_ + 32 * j)) : uint4{};
+    }
+  }
+
+ private:
+  int64_t step_;
+  int heads_;
+  int head_;
+  bool exists_;
+  const uint16_t* source_;
+};
 
 __device__ __forceinline__ void unpack(float* x, uint32_t pair) {
   x[0] = bits_float(pair << 16);
@@ -304,36 +329,31 @@ __device__ void store_payloads(const QuantizeTensor& tensor, int64_t block,
 template <int kDim, bool kRotated>
 __device__ void quantize_heads(const QuantizeTensor& tensor, int64_t block, TokenBlockRange range,
                                QuantizeShared<kDim>& shared) {
-  constexpr int kChunks = kDim / 32;
   const auto at = QuantizeThread::self<kDim>();
-  const bool exists = at.token < range.tokens;
-  const int64_t head_stride = tensor.input.head_stride;
-  const int heads = tensor.input.heads;
-  int head = static_cast<int>(blockIdx.x);
-  const uint16_t* source = thread_source(tensor.input, range.token, at) + head * head_stride;
-  uint4 raw[kChunks];
-  load_chunks(raw, source, exists);
+  HeadWalk<kDim> walk(tensor.input, range, at);
+  uint4 raw[kDim / 32];
+  walk.load(raw);
   while (true) {
-    float x[8 * kChunks];
+    float x[kDim / 4];
     unpack_chunks(x, raw);
     const float amax = kRotated ? 0.0f : largest_magnitude(raw);
-    const int next = head + static_cast<int>(gridDim.x);
-    source += static_cast<int64_t>(gridDim.x) * head_stride;
-    load_chunks(raw, source, exists && next < heads);
-    const int64_t index = head * tensor.output.blocks + block;
+    const int64_t index = walk.head() * tensor.output.blocks + block;
+    walk.advance();
+    walk.load(raw);
     encode<kDim, kRotated>(x, amax, tensor, index, shared, at);
     __syncthreads();
     store_payloads<kDim>(tensor, index, shared, at);
-    if (next >= heads) return;
-    head = next;
+    if (walk.done()) return;
   }
 }
 
-/// The kernel. Grid: x shares of the heads, y blocks (of a head), z runs of gridDim.y blocks of
-/// every tensor.
-template <int kDim>
-__device__ void quantize(const QuantizeArgs& args) {
-  __shared__ QuantizeShared<kDim> shared;
+/// Of which tensor and block a CTA is; false where it has nothing to do.
+struct QuantizePlace {
+  int tensor;
+  int64_t block;
+  TokenBlockRange range;
+};
+__device__ inline bool find_place(const QuantizeArgs& args, QuantizePlace& place) {
   int index = static_cast<int>(blockIdx.z);
   int64_t block = blockIdx.y;
   while (index >= args.count) {
@@ -341,13 +361,20 @@ __device__ void quantize(const QuantizeArgs& args) {
     block += gridDim.y;
   }
   const QuantizeTensor& tensor = args.tensors[index];
-  if (static_cast<int>(blockIdx.x) >= tensor.input.heads || block >= tensor.output.blocks) return;
-  const TokenBlockRange range = tensor.blocks[block];
-  if (range.tokens == 0 && !is_slack_or_used(tensor.blocks, static_cast<int>(block))) return;
+  if (static_cast<int>(blockIdx.x) >= tensor.input.heads || block >= tensor.output.blocks) {
+    return false;
+  }
+  place = {index, block, tensor.blocks[block]};
+  return place.range.tokens > 0 || is_slack(tensor.blocks, static_cast<int>(block));
+}
+
+template <int kDim>
+__device__ void quantize_e4m3(const QuantizeTensor& tensor, const QuantizePlace& place,
+                              QuantizeShared<kDim>& shared) {
   if (tensor.hadamard != 0) {
-    quantize_heads<kDim, true>(tensor, block, range, shared);
+    quantize_heads<kDim, true>(tensor, place.block, place.range, shared);
   } else {
-    quantize_heads<kDim, false>(tensor, block, range, shared);
+    quantize_heads<kDim, false>(tensor, place.block, place.range, shared);
   }
 }
 
