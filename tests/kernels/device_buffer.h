@@ -20,6 +20,10 @@ class DeviceBuffer {
     EXPECT_EQ(cudaMemcpy(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice),
               cudaSuccess);
   }
+  /// Uninitialized; the virtual GPU backs only what is touched.
+  explicit DeviceBuffer(size_t count) : count_(count) {
+    EXPECT_EQ(cudaMalloc(&data_, count_ * sizeof(T)), cudaSuccess);
+  }
   DeviceBuffer(const DeviceBuffer&) = delete;
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
   ~DeviceBuffer() { cudaFree(data_); }
@@ -27,12 +31,17 @@ class DeviceBuffer {
   T* data() const { return static_cast<T*>(data_); }
 
   /// The elements, after all work on the device.
-  std::vector<T> read() const {
-    std::vector<T> values(count_);
+  std::vector<T> read() const { return read(0, count_); }
+  std::vector<T> read(size_t begin, size_t count) const {
+    std::vector<T> values(count);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-    EXPECT_EQ(cudaMemcpy(values.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost),
+    EXPECT_EQ(cudaMemcpy(values.data(), data() + begin, count * sizeof(T), cudaMemcpyDeviceToHost),
               cudaSuccess);
     return values;
+  }
+  void write(size_t begin, const T* values, size_t count) {
+    EXPECT_EQ(cudaMemcpy(data() + begin, values, count * sizeof(T), cudaMemcpyHostToDevice),
+              cudaSuccess);
   }
 
  private:

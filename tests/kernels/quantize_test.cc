@@ -293,6 +293,49 @@ TEST(Quantize, SharesOfHeadsAndRunsOfBlocks) {
   }
 }
 
+/// Offsets of heads and tokens past 2^32 elements in the input, and of heads past 2^32 bytes in the
+/// payloads.
+TEST(Quantize, OffsetsBeyondThirtyTwoBits) {
+  QuantizeCase small;
+  small.heads = 2;
+  small = filled(small, 21);
+  const QuantizeOutput expected = expected_output(small);
+
+  constexpr size_t kFirst = size_t{1} << 25;  // token
+  constexpr size_t kHead = (size_t{1} << 32) + 1024;
+  constexpr size_t kBlocks = (size_t{1} << 20) + 1;
+  constexpr size_t kBlock = 32 * 128;
+  DeviceBuffer<uint16_t> storage(kFirst * 128 + kHead + kBlock);
+  for (size_t head = 0; head < 2; ++head) {
+    for (size_t token = 0; token < 32; ++token) {
+      storage.write((kFirst + token) * 128 + head * kHead, &small.storage[(2 * token + head) * 128],
+                    128);
+    }
+  }
+  const DeviceBuffer<TokenBlockRange> range(
+      std::vector<TokenBlockRange>{{static_cast<int32_t>(kFirst), 32}});
+  const DeviceBuffer<uint8_t> row(2 * kBlocks * kBlock);
+  const DeviceBuffer<uint8_t> transposed(2 * kBlocks * kBlock);
+  const DeviceBuffer<int8_t> exponents(2 * kBlocks);
+  QuantizeArgs args = {};
+  args.count = 1;
+  args.tensors[0].input = {storage.data(), 0, 128, kHead, 0, 2};
+  args.tensors[0].output = {row.data(), transposed.data(), exponents.data(), kBlocks};
+  args.tensors[0].blocks = range.data();
+  launch_grid(args, 128, dim3(2));  // block 0 of both heads
+  const size_t small_blocks = small.blocks().size();
+  for (size_t head = 0; head < 2; ++head) {
+    const auto block = [&](const std::vector<uint8_t>& payload) {
+      const auto begin = payload.begin() + static_cast<int64_t>(head * small_blocks * kBlock);
+      return std::vector<uint8_t>(begin, begin + kBlock);
+    };
+    EXPECT_EQ(exponents.read(head * kBlocks, 1)[0], expected.exponents[head * small_blocks]);
+    expect_same(row.read(head * kBlocks * kBlock, kBlock), block(expected.row), "row_codes");
+    expect_same(transposed.read(head * kBlocks * kBlock, kBlock), block(expected.transposed),
+                "transposed_codes");
+  }
+}
+
 TEST(Quantize, RefusesWhatNoKernelTakes) {
   QuantizeArgs args = {};
   args.count = 1;
