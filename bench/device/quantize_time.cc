@@ -1,5 +1,7 @@
 // Time of the quantizer launch on a real GPU: Q, K, V together, against bytes over bandwidth.
-// Prints JSON. Usage: quantize_time [--bandwidth GB/s] [--repeats N]
+// Prints JSON. Usage: quantize_time [--bandwidth GB/s] [--repeats N] [--heads-of-cta N]
+//        [--tokens N]
+// --heads-of-cta launches grids by hand, so many heads to a CTA; otherwise the library chooses.
 // Buffers take turns so that nothing stays in the L2: every set is larger than it, and there are
 // at least two. A sample is several launches between two events; the median is reported.
 #include <cuda_runtime_api.h>
@@ -159,7 +161,27 @@ QuantizeArgs select(const QuantizeArgs& set, const Wanted& wanted) {
   return args;
 }
 
-double median_us(const std::vector<QuantizeArgs>& sets, int dim, int repeats) {
+/// One launch; heads_of_cta 0: as the library does it.
+void launch(QuantizeArgs args, int dim, int heads_of_cta) {
+  if (heads_of_cta == 0) {
+    const flamia::Status status = flamia::cuda::launch_quantize(args, dim, nullptr);
+    if (status.ok()) return;
+    std::fprintf(stderr, "%s\n", status.message().c_str());
+    std::exit(1);
+  }
+  const bool forms = args.tensors[0].form != kE4m3;
+  const flamia::KernelInfo& codes = dim == 128 ? flamia::kQuantizeD128 : flamia::kQuantizeD64;
+  const flamia::KernelInfo& kernel =
+      forms ? (dim == 128 ? flamia::kQuantizeFormsD128 : flamia::kQuantizeFormsD64) : codes;
+  const dim3 grid(static_cast<unsigned>((kHeads + heads_of_cta - 1) / heads_of_cta),
+                  static_cast<unsigned>(args.tensors[0].output.blocks), 3);
+  void* parameters[] = {&args};
+  check(cudaLaunchKernel(kernel.entry, grid, dim3(static_cast<unsigned>(kernel.threads)),
+                         parameters, static_cast<size_t>(kernel.shared_bytes), nullptr),
+        "cudaLaunchKernel");
+}
+
+double median_us(const std::vector<QuantizeArgs>& sets, int dim, int repeats, int heads_of_cta) {
   cudaEvent_t begin, end;
   check(cudaEventCreate(&begin), "cudaEventCreate");
   check(cudaEventCreate(&end), "cudaEventCreate");
@@ -168,12 +190,7 @@ double median_us(const std::vector<QuantizeArgs>& sets, int dim, int repeats) {
   for (int repeat = -2; repeat < repeats; ++repeat) {  // two to warm up
     check(cudaEventRecord(begin, nullptr), "cudaEventRecord");
     for (int i = 0; i < kLaunchesPerSample; ++i) {
-      const flamia::Status status =
-          flamia::cuda::launch_quantize(sets[next++ % sets.size()], dim, nullptr);
-      if (!status.ok()) {
-        std::fprintf(stderr, "%s\n", status.message().c_str());
-        std::exit(1);
-      }
+      launch(sets[next++ % sets.size()], dim, heads_of_cta);
     }
     check(cudaEventRecord(end, nullptr), "cudaEventRecord");
     check(cudaEventSynchronize(end), "cudaEventSynchronize");
@@ -192,25 +209,34 @@ double median_us(const std::vector<QuantizeArgs>& sets, int dim, int repeats) {
 int main(int argc, char** argv) {
   double bandwidth = 3950;  // GB/s of a copy on an H200
   int repeats = 21;
+  int heads_of_cta = 0;
+  int64_t tokens = 0;
   for (int i = 1; i + 1 < argc; i += 2) {
     if (std::strcmp(argv[i], "--bandwidth") == 0) bandwidth = std::atof(argv[i + 1]);
     if (std::strcmp(argv[i], "--repeats") == 0) repeats = std::atoi(argv[i + 1]);
+    if (std::strcmp(argv[i], "--heads-of-cta") == 0) heads_of_cta = std::atoi(argv[i + 1]);
+    if (std::strcmp(argv[i], "--tokens") == 0) tokens = std::atoll(argv[i + 1]) / 32 * 32;
   }
   cudaDeviceProp device = {};
   check(cudaGetDeviceProperties(&device, 0), "cudaGetDeviceProperties");
-  std::printf("{\"device\": \"%s\", \"heads\": %d, \"bandwidth_GBps\": %.0f, \"rows\": [",
-              device.name, kHeads, bandwidth);
+  std::printf(
+      "{\"device\": \"%s\", \"heads\": %d, \"bandwidth_GBps\": %.0f, \"heads_of_cta\": %d, "
+      "\"rows\": [",
+      device.name, kHeads, bandwidth, heads_of_cta);
   const char* separator = "\n";
-  for (const Shape& shape : {Shape{16384, 128}, Shape{65536, 128}, Shape{131072, 128},
-                             Shape{16384, 64}, Shape{131072, 64}}) {
+  std::vector<Shape> shapes = {
+      {16384, 128}, {65536, 128}, {131072, 128}, {16384, 64}, {131072, 64}};
+  if (tokens > 0) shapes = {{tokens, 128}, {tokens, 64}};
+  for (const Shape& shape : shapes) {
     const int64_t input_bytes = 3 * 2 * shape.channels();
-    const int64_t wanted_sets = 2 + 4 * static_cast<int64_t>(device.l2CacheSize) / input_bytes;
+    const int64_t wanted_sets =
+        std::min<int64_t>(2 + 4 * static_cast<int64_t>(device.l2CacheSize) / input_bytes, 64);
     std::vector<QuantizeArgs> sets;
     for (int64_t i = 0; i < wanted_sets; ++i) sets.push_back(make_set(shape));
     for (const Wanted& wanted : kWanted) {
       std::vector<QuantizeArgs> selected;
       for (const QuantizeArgs& set : sets) selected.push_back(select(set, wanted));
-      const double us = median_us(selected, shape.dim, repeats);
+      const double us = median_us(selected, shape.dim, repeats, heads_of_cta);
       const double bytes = wanted.bytes_per_channel() * static_cast<double>(shape.channels());
       const double floor_us = bytes / bandwidth * 1e-3;
       std::printf(

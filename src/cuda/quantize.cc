@@ -14,10 +14,10 @@ namespace {
 
 constexpr int64_t kMaxGridY = 65535;
 
-/// Heads that one CTA does one after the other, loading the next while it encodes one, where that
-/// leaves enough CTAs to fill the GPU several times.
-constexpr int32_t kHeadsOfCta = 4;
-constexpr int64_t kEnoughCtas = 8192;
+/// A CTA does several heads one after the other, loading the next while it encodes one, as far as
+/// that leaves enough CTAs to keep the end of the launch short.
+constexpr int64_t kMostHeadsOfCta = 4;
+constexpr int64_t kWantedCtas = 12000;
 
 /// x: shares of the heads, y: blocks of a head, z: tensors times runs of y blocks
 /// (kernels/shared/quantize.cuh).
@@ -29,9 +29,10 @@ dim3 quantize_grid(const QuantizeArgs& args) {
     blocks = larger(blocks, args.tensors[i].output.blocks);
   }
   const int64_t y = smaller(blocks, kMaxGridY);
-  const bool many = blocks * heads * args.count >= kHeadsOfCta * kEnoughCtas;
-  return {static_cast<unsigned>(many ? ceil_div(heads, kHeadsOfCta) : heads),
-          static_cast<unsigned>(y), static_cast<unsigned>(ceil_div(blocks, y) * args.count)};
+  const int64_t heads_of_cta =
+      larger<int64_t>(1, smaller(kMostHeadsOfCta, blocks * heads * args.count / kWantedCtas));
+  return {static_cast<unsigned>(ceil_div<int64_t>(heads, heads_of_cta)), static_cast<unsigned>(y),
+          static_cast<unsigned>(ceil_div(blocks, y) * args.count)};
 }
 
 const KernelInfo& quantize_kernel(const QuantizeArgs& args, int head_dim) {
