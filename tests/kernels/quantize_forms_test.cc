@@ -10,6 +10,8 @@
 #include "kernels/quantize_data.h"
 #include "kernels/quantize_model.h"
 #include "numerics/bf16.h"
+#include "numerics/hadamard.h"
+#include "numerics/nvfp4_scale.h"
 #include "support/golden.h"
 
 namespace flamia::test {
@@ -100,6 +102,23 @@ TEST(QuantizeForms, Nvfp4OverTheWholeRange) {
       one.storage[i] = float_to_bf16(std::ldexp(x, exponents[i / 4096]));
     }
     expect_exact({one});
+  }
+}
+
+/// The kernel multiplies rotated values by scale and 2^-te at once: no code differs, though
+/// products with the scale alone may be subnormal.
+TEST(QuantizeForms, RotationScaleInTheFactorOfSmallValues) {
+  const float scale = hadamard_scale<128>();
+  for (int steps = 1; static_cast<float>(steps) * scale < 0x1p7f; ++steps) {
+    const float x = static_cast<float>(steps) * 0x1p-133f;
+    for (int te = kNoScaleExponent; te < -100; ++te) {
+      const float at_once = x * (scale * inverse_scale(te));
+      for (uint8_t code = 1; code <= kE4m3MaxCode; ++code) {
+        ASSERT_EQ(encode_nvfp4(x * scale, nvfp4_scale_value(code, te)),
+                  encode_nvfp4(at_once, decode_ue4m3(code)))
+            << steps << " steps, te " << te << ", scale code " << int{code};
+      }
+    }
   }
 }
 

@@ -214,9 +214,10 @@ __device__ inline void store_exponent(const QuantizeTensor& tensor, int64_t bloc
   }
 }
 
-/// Multiplies by the rotation's scale now, or moves it into the factor of the codes. The latter
-/// gives the same codes while the factor is normal: of products so small that they would be
-/// subnormal, fewer than 2^11 exist (multiples of 2^-133), and a test tries them all.
+/// 2^-e times the scale of the rotation, to multiply values by; where that factor would be
+/// subnormal the values are multiplied by the scale here. One factor gives the same codes as two:
+/// it differs only where products with the scale alone are subnormal, and of those there are fewer
+/// than 2^11 (the values are multiples of 2^-133); a test tries them all.
 template <int kDim, int kCount>
 __device__ float rotated_factor(float (&x)[kCount], int e) {
   constexpr int kLargestSafe = 122;

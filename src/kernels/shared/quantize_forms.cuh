@@ -70,14 +70,21 @@ __device__ float group_magnitudes(const float (&x)[kDim / 4], float (&amax)[kDim
 
 /// Writes the NVFP4 form of a thread's values and the token's exponent.
 template <int kDim>
-__device__ void store_nvfp4(const float (&x)[kDim / 4], const QuantizeTensor& tensor, int64_t block,
+__device__ void store_nvfp4(float (&x)[kDim / 4], const QuantizeTensor& tensor, int64_t block,
                             const QuantizeThread& at) {
+  const bool rotated = tensor.hadamard != 0;
   float amax[kDim / 32];
-  const int exponent = nvfp4_token_exponent(group_magnitudes<kDim>(x, amax));
+  float token_amax = group_magnitudes<kDim>(x, amax);
+  if (rotated) {
+    token_amax *= hadamard_scale<kDim>();
+#pragma unroll
+    for (int j = 0; j < kDim / 32; ++j) amax[j] *= hadamard_scale<kDim>();
+  }
+  const int exponent = nvfp4_token_exponent(token_amax);
   if (at.quad_lane == 0) {
     tensor.output.exponents[block * kTokenBlock + at.token] = static_cast<int8_t>(exponent);
   }
-  const float factor = inverse_scale(exponent);
+  const float factor = rotated ? rotated_factor<kDim>(x, exponent) : inverse_scale(exponent);
 #pragma unroll
   for (int j = 0; j < kDim / 32; ++j) {
     const Nvfp4Group group = nvfp4_group(amax[j], exponent);
@@ -104,11 +111,7 @@ __device__ void nvfp4_heads(const QuantizeTensor& tensor, const QuantizePlace& p
     const int64_t index = walk.head() * tensor.output.blocks + place.block;
     walk.advance();
     walk.load(raw);
-    if (tensor.hadamard != 0) {
-      rotate_unscaled<kDim>(x, at.lane);
-#pragma unroll
-      for (int k = 0; k < kDim / 4; ++k) x[k] *= hadamard_scale<kDim>();
-    }
+    if (tensor.hadamard != 0) rotate_unscaled<kDim>(x, at.lane);
     store_nvfp4<kDim>(x, tensor, index, at);
     if (walk.done()) return;
   }
