@@ -46,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(flamia::kernels::kQuantizeThreads, 
   flamia::kernels::quantize_forms<128>(args);
 }
 
-extern "C" __global__ void __launch_bounds__(flamia::kernels::kQuantizeThreads, 10)
+extern "C" __global__ void __launch_bounds__(flamia::kernels::kQuantizeThreads, 8)
     flamia_shared_quantize_forms_d64(const __grid_constant__ flamia::QuantizeArgs args) {
   flamia::kernels::quantize_forms<64>(args);
 }
