@@ -13,7 +13,7 @@ set(flamia_gencode_blackwell "SHELL:-gencode=arch=compute_100a,code=[sm_100a,com
 set(flamia_cuda_flags
     -std=c++20 -fmad=false
     "SHELL:--ptxas-options=--warn-on-spills,--warning-as-error"
-    "SHELL:-Xcompiler=-Wall,-Wextra,-Wshadow,-ffp-contract=off"
+    "SHELL:-Xcompiler=-Wall,-Wextra,-Wshadow,-ffp-contract=off,-fvisibility=hidden"
     "SHELL:--Werror cross-execution-space-call")
 if(FLAMIA_WERROR)
   list(APPEND flamia_cuda_flags "SHELL:--Werror all-warnings")

@@ -46,16 +46,19 @@ if(flamia_main_source)
                                                   "${PROJECT_BINARY_DIR}")
 endif()
 
-# Times of single launches on a real GPU; built on request: --target bench_<name>.
+# Programs that time device code, bench/gpu/x.cc -> flamia_bench_x. Runtimes are linked statically:
+# they are copied to machines with a GPU.
 if(FLAMIA_HAS_CUDA)
-  file(GLOB flamia_device_benches CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/device/*.cc")
-  foreach(source IN LISTS flamia_device_benches)
+  file(GLOB flamia_gpu_benchmarks CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/gpu/*.cc")
+  foreach(source IN LISTS flamia_gpu_benchmarks)
     get_filename_component(name "${source}" NAME_WE)
-    add_executable(bench_${name} EXCLUDE_FROM_ALL "${source}")
-    flamia_add_flags(bench_${name} STRICT)
-    target_include_directories(bench_${name} PRIVATE "${PROJECT_SOURCE_DIR}/src")
-    target_include_directories(bench_${name} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
-    target_link_libraries(bench_${name} PRIVATE flamia_static)
-    set_target_properties(bench_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+    add_executable(flamia_bench_${name} "${source}")
+    flamia_add_flags(flamia_bench_${name} STRICT)
+    target_include_directories(flamia_bench_${name} PRIVATE "${PROJECT_SOURCE_DIR}/src")
+    target_include_directories(flamia_bench_${name} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+    target_link_libraries(flamia_bench_${name} PRIVATE flamia_static nlohmann_json::nlohmann_json)
+    target_link_options(flamia_bench_${name} PRIVATE -static-libstdc++ -static-libgcc)
+    set_target_properties(flamia_bench_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY
+                                                          "${PROJECT_BINARY_DIR}")
   endforeach()
 endif()

@@ -20,9 +20,6 @@ function(flamia_add_test_flags target)
   if(TARGET GTest::gmock)
     target_link_libraries(${target} PRIVATE GTest::gmock)
   endif()
-  if(TARGET flamia_tools)
-    target_link_libraries(${target} PRIVATE flamia_tools)
-  endif()
 endfunction()
 
 if(flamia_support_sources)
@@ -52,7 +49,12 @@ foreach(folder IN LISTS flamia_test_folders)
   add_executable(test_${folder} ${sources})
   flamia_add_test_flags(test_${folder})
   target_link_libraries(test_${folder} PRIVATE GTest::gtest_main)
+  if(TARGET flamia_tools AND NOT folder IN_LIST flamia_gpu_test_folders)
+    target_link_libraries(test_${folder} PRIVATE flamia_tools)
+  endif()
   if(folder IN_LIST flamia_gpu_test_folders)
+    # Few shared libraries, so that the program runs when it is copied to a machine with a GPU.
+    target_link_options(test_${folder} PRIVATE -static-libstdc++ -static-libgcc)
     target_link_libraries(test_${folder} PRIVATE CUDA::cudart)
     set_target_properties(test_${folder} PROPERTIES
       FLAMIA_SHARED_CUDART ON
@@ -93,3 +95,11 @@ foreach(folder IN LISTS flamia_test_folders)
     set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${labels_file}")
   endforeach()
 endforeach()
+
+# What the shared library exports are functions: rows of the kernel table and the like stay inside.
+if(CMAKE_NM AND NOT FLAMIA_SANITIZE AND NOT FLAMIA_COVERAGE)
+  add_test(NAME library/exports_no_data
+           COMMAND sh -c "! \"$1\" -D --defined-only \"$2\" | grep ' [BDR] '" sh "${CMAKE_NM}"
+                   $<TARGET_FILE:flamia_shared>)
+  set_tests_properties(library/exports_no_data PROPERTIES LABELS "cpu;library")
+endif()

@@ -29,15 +29,15 @@ ALLOWED = {
     "tools": {"bench", "plan", "problem", "base", "oracle", "audit", "numerics", "pcast", "emulator"},
     "bench": {"tools", "plan", "problem", "base", "oracle", "audit", "numerics", "pcast", "emulator"},
     "examples": set(),
-    "bench_device": {"base", "problem", "plan", "cuda"},
     "vgpu_calibration": {"bench"},
     "vgpu_speed": {"bench", "emulator"},
+    "gpu_bench": {"base", "problem", "schedule", "plan", "cuda"},
 }
 
 # Single headers beyond the table.
 ALLOWED_FILES = {
     "device": {"plan/kernel_info.h"},
-    "kernels": {"plan/kernel_info.h"},
+    "kernels": {"plan/kernel_info.h", "plan/schedule_kernels.h"},
     # The factory functions, and the audit, whose public names are the API's.
     "api": {"cpu/backend.h", "cuda/backend.h", "audit/audit.h", "audit/library.h",
             "audit/report_json.h"},
@@ -49,13 +49,12 @@ NOUNS = {"flamia/status.h", "flamia/problem.h", "flamia/options.h", "flamia/conv
 PUBLIC_NOUNS = {"problem", "schedule"}
 PUBLIC_ALL = {
     "plan", "backend", "cpu", "cuda", "oracle", "audit", "pcast", "api",
-    "tools", "bench", "bench_device", "examples",
+    "tools", "bench", "gpu_bench", "examples",
 }
 PUBLIC_FILES = {"base": {"flamia/status.h"}, "emulator": {"flamia/status.h"}}
 
 # Layers that may include headers of CUDA.
-CUDA_LAYERS = {"ptx", "device", "kernels", "cuda", "emulator", "vgpu_calibration",
-               "bench_device"}
+CUDA_LAYERS = {"ptx", "device", "kernels", "cuda", "emulator", "vgpu_calibration", "gpu_bench"}
 CUDA_HEADER = re.compile(r"^(cuda|cooperative_groups|cutlass|cute/|nvtx)")
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTILINE)
@@ -63,10 +62,10 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(["<])([^">]+)[">]', re.MULTIL
 
 def layer_of(name):
     parts = name.split("/")
-    if name.startswith("bench/device/"):
-        return "bench_device"  # times launches, which only src/cuda offers
     if name.startswith("bench/vgpu_calibration/"):
         return "vgpu_calibration"  # programs by themselves: no part of flamia
+    if name.startswith("bench/gpu/"):
+        return "gpu_bench"  # programs that time device code
     return parts[1] if parts[0] == "src" else parts[0]
 
 

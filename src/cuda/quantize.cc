@@ -6,12 +6,13 @@
 #include <cstdint>
 
 #include "base/bits.h"
-#include "base/message.h"
+#include "base/refusals.h"
 
 namespace flamia::cuda {
 
 namespace {
 
+constexpr const char* kFunction = "launch_quantize";
 constexpr int64_t kMaxGridY = 65535;
 
 /// A CTA does several heads one after the other, loading the next while it encodes one, as far as
@@ -44,25 +45,26 @@ const KernelInfo& quantize_kernel(const QuantizeArgs& args, int head_dim) {
   return head_dim == 128 ? kQuantizeD128 : kQuantizeD64;
 }
 
-}  // namespace
-
-Status launch_quantize(const QuantizeArgs& args, int head_dim, void* stream) {
+Status check(const QuantizeArgs& args, int head_dim) {
   if (head_dim != 64 && head_dim != 128) {
-    return {StatusCode::kInternal,
-            concat("launch_quantize: ", refusal("head_dim", "be 64 or 128", concat(head_dim)))};
+    return invalid_argument(kFunction, "head_dim", "be 64 or 128", concat(head_dim));
   }
   if (args.count < 1 || args.count > 3) {
-    return {StatusCode::kInternal,
-            concat("launch_quantize: ", refusal("count", "be 1 to 3", concat(args.count)))};
+    return invalid_argument(kFunction, "count", "be 1 to 3", concat(args.count));
   }
   for (int32_t i = 0; i < args.count; ++i) {
     const QuantizeTensor& tensor = args.tensors[i];
     if (tensor.form == QuantizeForm::kBf16 && tensor.hadamard != 0) {
-      return {StatusCode::kInternal,
-              concat("launch_quantize: ",
-                     refusal("hadamard", "be 0 in form bf16", concat(tensor.hadamard)))};
+      return invalid_argument(kFunction, "hadamard", "be 0 in form bf16", concat(tensor.hadamard));
     }
   }
+  return {};
+}
+
+}  // namespace
+
+Status launch_quantize(const QuantizeArgs& args, int head_dim, void* stream) {
+  if (Status status = check(args, head_dim); !status.ok()) return status;
   const KernelInfo& kernel = quantize_kernel(args, head_dim);
   cudaLaunchConfig_t config = {};
   config.gridDim = quantize_grid(args);
@@ -74,7 +76,7 @@ Status launch_quantize(const QuantizeArgs& args, int head_dim, void* stream) {
   const cudaError_t error = cudaLaunchKernelExC(&config, kernel.entry, parameters);
   if (error != cudaSuccess) {
     return {StatusCode::kDeviceError,
-            concat("launch_quantize: ", kernel.name, ": ", cudaGetErrorString(error))};
+            concat(kFunction, ": launch of ", kernel.name, ": ", cudaGetErrorString(error))};
   }
   return {};
 }

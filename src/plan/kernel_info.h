@@ -30,7 +30,7 @@ struct DocumentsArgs {
 };
 
 /// Tokens of one block: [token, token + tokens) of the packed tensor; tokens 0 in slack blocks.
-struct alignas(8) TokenBlockRange {
+struct TokenBlockRange {
   int32_t token;
   int32_t tokens;
 };
@@ -94,7 +94,7 @@ enum class QuantizeForm : int32_t {
 struct QuantizeTensor {
   Bf16Tensor input;
   QuantizedOperand output;
-  const TokenBlockRange* blocks;  ///< [output.blocks]
+  const TokenBlockRange* blocks;  ///< [output.blocks], 8-byte aligned; {0, 0} past the last block
   int32_t hadamard;               ///< 1: rotate the head channels first
   int32_t per_token;              ///< 1: an exponent for every token (exact causal safety)
   int32_t headroom_exponent;      ///< added to every exponent

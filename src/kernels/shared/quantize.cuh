@@ -365,7 +365,8 @@ __device__ inline bool find_place(const QuantizeArgs& args, QuantizePlace& place
   if (static_cast<int>(blockIdx.x) >= tensor.input.heads || block >= tensor.output.blocks) {
     return false;
   }
-  place = {index, block, tensor.blocks[block]};
+  const int2 range = *reinterpret_cast<const int2*>(tensor.blocks + block);
+  place = {index, block, {range.x, range.y}};
   return place.range.tokens > 0 || is_slack(tensor.blocks, static_cast<int>(block));
 }
 

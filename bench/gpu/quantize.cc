@@ -1,9 +1,11 @@
 // Time of the quantizer launch on a real GPU: Q, K, V together, against bytes over bandwidth.
-// Prints JSON. Usage: quantize_time [--bandwidth GB/s] [--repeats N] [--heads-of-cta N]
-//        [--tokens N]
+// Prints JSON. Usage: flamia_bench_quantize [--bandwidth GB/s] [--repeats N]
+//        [--heads-of-cta N] [--tokens N] [--json F]
 // --heads-of-cta launches grids by hand, so many heads to a CTA; otherwise the library chooses.
 // Buffers take turns so that nothing stays in the L2: every set is larger than it, and there are
 // at least two. A sample is several launches between two events; the median is reported.
+#include "cuda/quantize.h"
+
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -14,7 +16,6 @@
 #include <string>
 #include <vector>
 
-#include "cuda/quantize.h"
 #include "plan/kernel_info.h"
 #include "problem/token_blocks.h"
 
@@ -30,7 +31,7 @@ constexpr int kLaunchesPerSample = 8;
 
 void check(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
-  std::fprintf(stderr, "quantize_time: %s: %s\n", what, cudaGetErrorString(error));
+  std::fprintf(stderr, "flamia_bench_quantize: %s: %s\n", what, cudaGetErrorString(error));
   std::exit(1);
 }
 
@@ -215,6 +216,10 @@ int main(int argc, char** argv) {
     if (std::strcmp(argv[i], "--bandwidth") == 0) bandwidth = std::atof(argv[i + 1]);
     if (std::strcmp(argv[i], "--repeats") == 0) repeats = std::atoi(argv[i + 1]);
     if (std::strcmp(argv[i], "--heads-of-cta") == 0) heads_of_cta = std::atoi(argv[i + 1]);
+    if (std::strcmp(argv[i], "--json") == 0 && std::freopen(argv[i + 1], "w", stdout) == nullptr) {
+      std::perror(argv[i + 1]);
+      return 1;
+    }
     if (std::strcmp(argv[i], "--tokens") == 0) tokens = std::atoll(argv[i + 1]) / 32 * 32;
   }
   cudaDeviceProp device = {};
