@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/philox.h"
-#include "kernels/quantize_model.h"
 #include "numerics/bf16.h"
+#include "tests/kernels/quantize_model.h"
 
 namespace flamia::test {
 

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "cuda/quantize.h"
-#include "kernels/quantize_data.h"
-#include "kernels/quantize_model.h"
 #include "numerics/bf16.h"
 #include "numerics/hadamard.h"
 #include "numerics/nvfp4_scale.h"
-#include "support/golden.h"
+#include "tests/kernels/quantize_data.h"
+#include "tests/kernels/quantize_model.h"
+#include "tests/support/golden.h"
 
 namespace flamia::test {
 namespace {

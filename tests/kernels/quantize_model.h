@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "cuda/quantize.h"
-#include "kernels/device_buffer.h"
 #include "numerics/bf16.h"
 #include "numerics/e2m1.h"
 #include "numerics/hadamard.h"
@@ -21,6 +20,7 @@
 #include "numerics/token_block_scale.h"
 #include "plan/kernel_info.h"
 #include "problem/token_blocks.h"
+#include "tests/kernels/device_buffer.h"
 
 namespace flamia::test {
 

@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "base/philox.h"
-#include "kernels/quantize_data.h"
-#include "kernels/quantize_model.h"
 #include "numerics/bf16.h"
 #include "numerics/hadamard.h"
 #include "numerics/token_block_scale.h"
-#include "support/golden.h"
+#include "tests/kernels/quantize_data.h"
+#include "tests/kernels/quantize_model.h"
+#include "tests/support/golden.h"
 
 namespace flamia::test {
 namespace {
