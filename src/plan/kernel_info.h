@@ -65,15 +65,24 @@ struct QuantizedOperand {
   int64_t blocks;             ///< capacity of a head
 };
 
+/// What a quantizer launch makes of a tensor.
+enum class QuantizeForm : int32_t {
+  kE4m3,   ///< codes and exponents of blocks or tokens
+  kNvfp4,  ///< E2M1 codes times their UE4M3 scales, exact in BF16, and exponents of tokens
+  kBf16,   ///< the input itself in the layout of blocks
+};
+
 /// One tensor of a quantizer launch.
 struct QuantizeTensor {
   Bf16Tensor input;
   QuantizedOperand output;
-  const TokenBlockRange* blocks;  ///< [output.blocks]
+  const TokenBlockRange* blocks;  ///< [output.blocks], 8-byte aligned; {0, 0} past the last block
   int32_t hadamard;               ///< 1: rotate the head channels first
   int32_t per_token;              ///< 1: an exponent for every token (exact causal safety)
   int32_t headroom_exponent;      ///< added to every exponent
   int32_t order;                  ///< TokenOrder of transposed_codes
+  QuantizeForm form;
+  uint16_t* row_bf16;  ///< [heads][blocks][32 x head_dim] of forms kNvfp4 and kBf16
 };
 
 /// Up to three tensors in one launch.
@@ -81,6 +90,13 @@ struct QuantizeArgs {
   QuantizeTensor tensors[3];
   int32_t count;
 };
+
+/// Kernels that take a QuantizeArgs (src/kernels/shared/quantize.cu): all tensors of form kE4m3, or
+/// any forms. Grid: x shares of the heads, y blocks of a head, z = count x runs of y blocks.
+extern const KernelInfo kQuantizeD128;
+extern const KernelInfo kQuantizeD64;
+extern const KernelInfo kQuantizeFormsD128;
+extern const KernelInfo kQuantizeFormsD64;
 
 /// A BF16 result [tokens, heads, head_dim], strides as in Bf16Tensor.
 struct Bf16Output {
@@ -120,5 +136,8 @@ struct ForwardArgs {
   int32_t reverse;   ///< 1: key tiles from the last to the first
   int32_t sum_of_p;  ///< 1: row sums add un-quantized probabilities
 };
+/// Kernels that take a ForwardArgs (src/kernels/hopper/forward.cu). Grid: at most one CTA per SM.
+extern const KernelInfo kForwardMxfp8D128;
+extern const KernelInfo kForwardMxfp8D64;
 
 }  // namespace flamia

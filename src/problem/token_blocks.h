@@ -9,7 +9,8 @@
 //   row-major   [32 tokens][head_dim] bytes, contracted over head channels (Q, K, dO in S and dP);
 //   transposed  [head_dim][32 tokens] bytes, contracted over tokens (V in P V), the tokens of each
 //               group of 16 permuted so that an accumulator fragment, converted in place, is the
-//               other operand.
+//               other operand;
+//   BF16        [head_dim / 64][32 tokens][64] elements, for the paths that multiply in BF16.
 #pragma once
 
 #include <cstdint>
@@ -57,6 +58,14 @@ FLAMIA_HD constexpr int transposed_payload_byte(int channel, int position) {
   return swizzled_chunk(channel, position / 16, kTokenBlock) + position % 16;
 }
 
+/// Bytes of one block in BF16, and the byte of [token][channel] in it: [head_dim / 64][32][64], one
+/// matrix of 128-byte rows for every 64 channels.
+FLAMIA_HD constexpr int bf16_block_bytes(int head_dim) { return 2 * kTokenBlock * head_dim; }
+FLAMIA_HD constexpr int bf16_payload_byte(int token, int channel) {
+  return channel / 64 * bf16_block_bytes(64) + swizzled_chunk(token, channel % 64 / 8, 128) +
+         channel % 8 * 2;
+}
+
 /// Order of tokens in a transposed payload.
 enum class TokenOrder : uint8_t {
   kAccumulator,  ///< P or dS converted where the accumulator leaves them (V in P V)
@@ -81,6 +90,7 @@ static_assert(row_payload_byte(1, 0, 128) == 128 + 16 &&
 static_assert(row_payload_byte(2, 0, 64) == 128 + 16 && row_payload_byte(1, 0, 64) == 64);
 static_assert(transposed_payload_byte(4, 0) == 4 * 32 + 16 &&
               transposed_payload_byte(3, 16) == 112);
+static_assert(bf16_payload_byte(0, 9) == 16 + 2 && bf16_payload_byte(9, 64) == 4096 + 9 * 128 + 16);
 static_assert(transposed_position(8, TokenOrder::kAccumulator) == 2);
 static_assert(transposed_position(2, TokenOrder::kAccumulator) == 4);
 static_assert(transposed_position(26, TokenOrder::kAccumulator) == 16 + 6);

@@ -5,12 +5,9 @@
 #include <cstdint>
 
 #include "base/macros.h"
+#include "ptx/shared_address.cuh"
 
 namespace flamia::ptx {
-
-FLAMIA_DEVICE uint32_t shared_address(const void* pointer) {
-  return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
-}
 
 FLAMIA_DEVICE void mbarrier_init(uint32_t barrier, uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");

@@ -1,5 +1,6 @@
-// Conversions to and from packed narrow formats.
-// Used by: softmax, quantizers. Each equals its definition in numerics/ bit for bit.
+// Conversions to and from packed narrow formats, and packed arithmetic: one function per
+// instruction. Used by: softmax, quantizers. Values: numerics/e4m3.h and others, equal on an H200
+// for every input.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 
 namespace flamia::ptx {
 
-/// Four E4M3 codes, the first argument in the lowest byte: nearest even, saturating.
+/// Four E4M3 codes, the first argument in the lowest byte: nearest even, saturating, NaN 0x7f.
 FLAMIA_DEVICE uint32_t pack_e4m3x4(float a, float b, float c, float d) {
   uint32_t codes;
   asm("{\n.reg .b16 low, high;\n"
@@ -18,6 +19,19 @@ FLAMIA_DEVICE uint32_t pack_e4m3x4(float a, float b, float c, float d) {
       : "=r"(codes)
       : "f"(a), "f"(b), "f"(c), "f"(d));
   return codes;
+}
+
+/// max(a, |b|) of pairs of BF16 values; NaN is ignored.
+FLAMIA_DEVICE uint32_t max_magnitude_bf16x2(uint32_t a, uint32_t b) {
+  uint32_t result;
+  asm("{\n"
+      ".reg .b32 magnitude;\n"
+      "abs.bf16x2 magnitude, %2;\n"
+      "max.bf16x2 %0, %1, magnitude;\n"
+      "}"
+      : "=r"(result)
+      : "r"(a), "r"(b));
+  return result;
 }
 
 /// Two BF16 values, the first argument in the low half: nearest even.

@@ -3,15 +3,15 @@
 // Used by: chains of short kernels. Without the launch attribute both functions do nothing.
 #pragma once
 
+#include "base/macros.h"
+
 namespace flamia::ptx {
 
 /// Returns when all grids that this one depends on are complete and their writes visible.
-__device__ inline void wait_for_previous_grid() {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-}
+FLAMIA_DEVICE void wait_for_previous_grid() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 /// The next grid may start once every CTA has said so (or is gone).
-__device__ inline void allow_next_grid() {
+FLAMIA_DEVICE void allow_next_grid() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 

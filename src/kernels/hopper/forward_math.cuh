@@ -24,7 +24,7 @@
 #include "ptx/bulk_copy.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/descriptors.h"
-#include "ptx/matrix_store.cuh"
+#include "ptx/shared_matrix.cuh"
 #include "ptx/warp.cuh"
 #include "ptx/wgmma.cuh"
 
@@ -508,8 +508,8 @@ class ForwardConsumer {
         rows + (lane % 16) * Map::kOutputRowBytes + static_cast<uint32_t>(lane / 16) * 16;
 #pragma unroll
     for (int k = 0; k < kHeadDim / 16; ++k) {
-      ptx::store_matrix_x4(address + 32 * k, pairs[4 * k], pairs[4 * k + 1], pairs[4 * k + 2],
-                           pairs[4 * k + 3]);
+      ptx::store_matrices(address + 32 * k,
+                          {pairs[4 * k], pairs[4 * k + 1], pairs[4 * k + 2], pairs[4 * k + 3]});
     }
     ptx::fence_async_shared();
     __syncwarp();
