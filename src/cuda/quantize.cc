@@ -1,12 +1,11 @@
 // The quantizer's grid from capacities alone: nothing about lengths is read on the host.
 #include "cuda/quantize.h"
 
-#include <cuda_runtime_api.h>
-
 #include <cstdint>
 
 #include "base/bits.h"
 #include "base/refusals.h"
+#include "cuda/launch.h"
 
 namespace flamia::cuda {
 
@@ -66,19 +65,7 @@ Status check(const QuantizeArgs& args, int head_dim) {
 Status launch_quantize(const QuantizeArgs& args, int head_dim, void* stream) {
   if (Status status = check(args, head_dim); !status.ok()) return status;
   const KernelInfo& kernel = quantize_kernel(args, head_dim);
-  cudaLaunchConfig_t config = {};
-  config.gridDim = quantize_grid(args);
-  config.blockDim = dim3(static_cast<unsigned>(kernel.threads));
-  config.dynamicSmemBytes = static_cast<size_t>(kernel.shared_bytes);
-  config.stream = static_cast<cudaStream_t>(stream);
-  QuantizeArgs copy = args;
-  void* parameters[] = {&copy};
-  const cudaError_t error = cudaLaunchKernelExC(&config, kernel.entry, parameters);
-  if (error != cudaSuccess) {
-    return {StatusCode::kDeviceError,
-            concat(kFunction, ": launch of ", kernel.name, ": ", cudaGetErrorString(error))};
-  }
-  return {};
+  return launch(kFunction, kernel, {quantize_grid(args), kernel.shared_bytes, false}, &args, stream);
 }
 
 }  // namespace flamia::cuda

@@ -1,11 +1,10 @@
 // Sizes and launches of the schedule's kernels.
 #include "cuda/schedule.h"
 
-#include <cuda_runtime_api.h>
-
 #include <bit>
 
 #include "base/refusals.h"
+#include "cuda/launch.h"
 #include "plan/schedule_kernels.h"
 
 namespace flamia::cuda {
@@ -124,22 +123,8 @@ Status check(const ScheduleArgs& args) {
 /// `overlap`: the kernel may start before the one in front of it ends, for which it waits itself.
 Status launch_kernel(const KernelInfo& kernel, int64_t grid, int shared_bytes, bool overlap,
                      const ScheduleLaunch& launch, void* stream) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(grid));
-  config.blockDim = dim3(static_cast<unsigned>(kernel.threads));
-  config.dynamicSmemBytes = static_cast<size_t>(shared_bytes);
-  config.stream = static_cast<cudaStream_t>(stream);
-  config.attrs = &attribute;
-  config.numAttrs = overlap ? 1 : 0;
-  ScheduleLaunch copy = launch;
-  void* arguments[] = {&copy};
-  const cudaError_t error = cudaLaunchKernelExC(&config, kernel.entry, arguments);
-  if (error == cudaSuccess) return {};
-  return {StatusCode::kDeviceError,
-          concat(kFunction, ": launch of ", kernel.name, ": ", cudaGetErrorString(error))};
+  const LaunchShape shape{dim3(static_cast<unsigned>(grid)), shared_bytes, overlap};
+  return flamia::cuda::launch(kFunction, kernel, shape, &launch, stream);
 }
 
 }  // namespace

@@ -1,0 +1,32 @@
+// The persistent grid of the forward kernel and its work counter.
+#include "cuda/forward.h"
+
+#include <cuda_runtime_api.h>
+
+#include "base/refusals.h"
+#include "cuda/launch.h"
+
+namespace flamia::cuda {
+
+namespace {
+
+constexpr const char* kFunction = "launch_forward";
+
+}  // namespace
+
+Status launch_forward(const ForwardArgs& args, int head_dim, int sms, void* stream) {
+  if (head_dim != 64 && head_dim != 128) {
+    return invalid_argument(kFunction, "head_dim", "be 64 or 128", concat(head_dim));
+  }
+  const cudaError_t error = cudaMemsetAsync(args.next_work, 0, sizeof(*args.next_work),
+                                            static_cast<cudaStream_t>(stream));
+  if (error != cudaSuccess) {
+    return {StatusCode::kDeviceError,
+            concat(kFunction, ": reset of the work counter: ", cudaGetErrorString(error))};
+  }
+  const KernelInfo& kernel = head_dim == 128 ? kForwardMxfp8D128 : kForwardMxfp8D64;
+  const LaunchShape shape{dim3(static_cast<unsigned>(sms)), kernel.shared_bytes, false};
+  return launch(kFunction, kernel, shape, &args, stream);
+}
+
+}  // namespace flamia::cuda
