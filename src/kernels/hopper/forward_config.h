@@ -85,8 +85,7 @@ struct ForwardSharedMap {
   static constexpr int kQueryFull = kValueEmpty + 8 * kConfig.stages;
   static constexpr int kQueryEmpty = kQueryFull + 8 * 2;
   static constexpr int kEnd = kQueryEmpty + 8 * 2;
-  /// The dynamic window starts at a multiple of 1024, which swizzled tiles need.
-  static constexpr int kBytes = kEnd + 1024;
+  static constexpr int kBytes = kEnd;
 
   static_assert(kKeyBytes % 1024 == 0 && kValueBytes % 1024 == 0 && kValueBlockBytes % 256 == 0);
   static_assert(kBytes <= 227 * 1024);

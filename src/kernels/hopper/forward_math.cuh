@@ -55,7 +55,6 @@ class ForwardConsumer {
       if (!ptx::uniform(static_cast<uint32_t>(description->valid))) break;
       attend(description, buffer);
     }
-    ptx::bulk_wait();
   }
 
  private:
@@ -166,19 +165,25 @@ class ForwardConsumer {
     return sum * pow2(-row.reference);
   }
 
+  /// How many of a thread's 32 columns (8 j + b for j < 16, b < 2) are below `column`.
+  FLAMIA_DEVICE static int columns_below(int column) {
+    const int inside = larger(smaller(column, kKeyTile), 0);
+    return inside / 8 * 2 + smaller(inside % 8, 2);
+  }
+  FLAMIA_DEVICE static uint32_t low_bits(int count) {
+    return count >= 32 ? ~0u : (1u << count) - 1;
+  }
+
   /// Scores outside what the rows see become -inf.
   FLAMIA_DEVICE static void mask(float (&s)[kScores], const VisibleKeys (&seen)[2], int quad) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int begin = seen[half].begin - quad * 2;
-      const int end = seen[half].end - quad * 2;
+      const uint32_t visible = low_bits(columns_below(seen[half].end - quad * 2)) &
+                               ~low_bits(columns_below(seen[half].begin - quad * 2));
 #pragma unroll
-      for (int j = 0; j < kKeyTile / 8; ++j) {
-#pragma unroll
-        for (int b = 0; b < 2; ++b) {
-          float& score = s[4 * j + 2 * half + b];
-          if (8 * j + b < begin || 8 * j + b >= end) score = -kFloatInfinity;
-        }
+      for (int i = 0; i < kKeyTile / 4; ++i) {
+        float& score = s[i / 2 * 4 + 2 * half + i % 2];
+        if ((visible & 1u << i) == 0) score = -kFloatInfinity;
       }
     }
   }
@@ -449,8 +454,7 @@ class ForwardConsumer {
                            const Row (&rows)[2]) const {
     const int thread = consumer_thread();
     const int first = first_row(thread);
-    const RowPlace place(args_, description->item.query_token + first);
-    const RowPlace next(args_, description->item.query_token + first + 8);
+    const RowPlace place(args_, description->item.query_token);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const Row& row = rows[half];
@@ -464,10 +468,10 @@ class ForwardConsumer {
       if (thread % 4 == 0 && first + 8 * half < description->item.rows) {
         const float lse = kLn2 * (row.m + static_cast<float>(row.reference) +
                                   ptx::log2_approximate(row.l) - args_.p_log2);
-        const RowPlace& at = half == 0 ? place : next;
         args_.lse
-            .data[at.batch * args_.lse.batch_stride + description->head * args_.lse.head_stride +
-                  at.position * args_.lse.token_stride] = empty ? kEmptyLse : lse;
+            .data[place.batch * args_.lse.batch_stride + description->head * args_.lse.head_stride +
+                  (place.position + first + 8 * half) * args_.lse.token_stride] =
+            empty ? kEmptyLse : lse;
       }
     }
     uint32_t main[kOutputs / 2];
@@ -494,34 +498,40 @@ class ForwardConsumer {
     }
   };
 
-  /// Sixteen rows of this warp, as accumulator fragments, through shared memory: lane r copies row
-  /// r out in one piece.
+  /// Sixteen rows of this warp, as accumulator fragments, through shared memory, so that they leave
+  /// in whole lines.
   FLAMIA_DEVICE void store_rows(const WorkDescription* description, const Bf16Output& output,
                                 const uint32_t (&pairs)[kOutputs / 2], int thread) const {
     const int lane = thread % 32;
     const int warp = thread / 32;
     const uint32_t rows = base_ + Map::kOutput + warp * Map::kOutputBytes;
-    if (lane < 16) ptx::bulk_wait_read();
-    __syncwarp();
     // Matrices of a store: rows 0-7 and 8-15 of eight columns, then of the next eight.
     const uint32_t address =
         rows + (lane % 16) * Map::kOutputRowBytes + static_cast<uint32_t>(lane / 16) * 16;
+    __syncwarp();
 #pragma unroll
     for (int k = 0; k < kHeadDim / 16; ++k) {
       ptx::store_matrices(address + 32 * k,
                           {pairs[4 * k], pairs[4 * k + 1], pairs[4 * k + 2], pairs[4 * k + 3]});
     }
-    ptx::fence_async_shared();
     __syncwarp();
-    const int row = warp * 16 + lane;
-    if (lane < 16 && row < description->item.rows) {
-      const RowPlace place(args_, description->item.query_token + row);
-      ptx::bulk_store(output.data + place.batch * output.batch_stride +
-                          place.position * output.token_stride +
-                          description->head * output.head_stride,
-                      rows + static_cast<uint32_t>(lane * Map::kOutputRowBytes), 2 * kHeadDim);
+    constexpr int kVectors = kHeadDim / 8;  // of a row
+    constexpr int kRowsAtOnce = 32 / kVectors;
+    const int column = lane % kVectors;
+    const unsigned char* source = shared_ + Map::kOutput + warp * Map::kOutputBytes + column * 16;
+    // The rows of a tile are neighbours: a sequence of a batch is a document.
+    const RowPlace place(args_, description->item.query_token);
+    uint16_t* destination = output.data + place.batch * output.batch_stride +
+                            place.position * output.token_stride +
+                            description->head * output.head_stride + column * 8;
+#pragma unroll
+    for (int r = 0; r < 16; r += kRowsAtOnce) {
+      const int row = r + lane / kVectors;
+      if (warp * 16 + row < description->item.rows) {
+        *reinterpret_cast<uint4*>(destination + (warp * 16 + row) * output.token_stride) =
+            *reinterpret_cast<const uint4*>(source + row * Map::kOutputRowBytes);
+      }
     }
-    if (lane < 16) ptx::bulk_commit();
   }
 
   const ForwardArgs& args_;
