@@ -74,7 +74,9 @@ struct ForwardSharedMap {
   static constexpr int kOutputRowBytes = 2 * kConfig.head_dim + 16;
   static constexpr int kOutputBytes = 16 * kOutputRowBytes;
   static constexpr int kOutput = kValue + kConfig.stages * kValueBytes;
-  static constexpr int kScales = kOutput + 4 * kConsumerGroups * kOutputBytes;
+  /// V exponents that the two rows of each consumer thread are folded against.
+  static constexpr int kReferences = kOutput + 4 * kConsumerGroups * kOutputBytes;
+  static constexpr int kScales = kReferences + 128 * kConsumerGroups * 8;
   static constexpr int kWork =
       round_up(kScales + kScaleSlots * static_cast<int>(sizeof(TileScales)), 16);
   static constexpr int kBarriers = kWork + 2 * static_cast<int>(sizeof(WorkDescription));
