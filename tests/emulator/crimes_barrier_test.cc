@@ -194,7 +194,7 @@ again:
        64,
        1,
        1,
-       false,
+       Rules::kPublic,
        2000},
   };
   return crimes;
@@ -264,7 +264,7 @@ const std::vector<Crime>& strict_rules() {
        32,
        2,
        2,
-       true},
+       Rules::kStrict},
       {"barrier handed to the async proxy without a fence",
        "hazard",
        {"mbarrier.init", "cp.async.bulk", "fence.mbarrier_init"},
@@ -279,7 +279,7 @@ const std::vector<Crime>& strict_rules() {
        64,
        1,
        1,
-       true},
+       Rules::kStrict},
   };
   return crimes;
 }
