@@ -44,7 +44,7 @@ enum class Rules : uint8_t {
   /// Also what PTX asks for although public kernels run without it: tcgen05.fence around every
   /// synchronization, tcgen05.wait::ld although the loaded registers were used, fence.mbarrier_init
   /// (inside one CTA, and before relaxed cluster barriers), and that a CTA stays until its bulk
-  /// stores have read their source.
+  /// stores have read their source. And bytes of a phase are expected before its last arrival.
   kStrict,
 };
 

@@ -89,7 +89,7 @@ std::unique_ptr<Cta> make_cta(Cluster* cluster, uint32_t rank) {
     break;
   }
   cta->shared = std::make_unique<SharedMemory>(shared_bytes(grid));
-  cta->mbarriers = std::make_unique<MbarrierTable>(cta->shared.get());
+  cta->mbarriers = std::make_unique<MbarrierTable>(cta->shared.get(), !is_strict(grid));
   if (grid.options->chip != Chip::kH200) {
     cta->tensor = std::make_unique<TensorMemory>(grid.options->rules == Rules::kLenient);
   }
