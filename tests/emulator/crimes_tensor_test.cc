@@ -26,6 +26,8 @@ namespace {
   "  @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r11];\n"
 #define LOAD "  tcgen05.ld.sync.aligned.32x32b.x4.b32 {%r40,%r41,%r42,%r43}, [%r31];\n"
 #define STORE "  tcgen05.st.sync.aligned.32x32b.x4.b32 [%r31], {%r1,%r1,%r1,%r1};\n"
+#define COMMIT_1 \
+  "  @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r11+8];\n"
 /// Columns that are stored, and a second barrier on which every thread arrives.
 #define STORED                                                  \
   "  @%p1 mbarrier.init.shared::cta.b64 [%r11+8], 128;\n" STORE \
@@ -99,6 +101,19 @@ std::vector<Crime> tensor(bool strict) {
   {{tcgen05.wait::ld.sync.aligned;||}}
 )" ARRIVE_1 "WAIT1" AFTER MMA COMMIT USE "WAIT0" AFTER TENSOR_END,
        128},
+      {"exit before the last commit arrives",
+       "undrained|hazard",
+       {"tcgen05."},
+       TENSOR_BEGIN R"(
+  @%p1 mbarrier.init.shared::cta.b64 [%r11+8], 1;
+  bar.sync 0;
+)" MMA COMMIT MMA COMMIT_1 "WAIT0 {{WAIT1||}}" AFTER TENSOR_END,
+       128,
+       1,
+       1,
+       Rules::kPublic,
+       0,
+       false},
       {"stored columns used before wait::st",
        "hazard",
        {"tcgen05.st", "tcgen05.mma", "wait::st"},
@@ -304,6 +319,19 @@ spin:
   tcgen05.fence::after_thread_sync;
 )" MMA COMMIT "WAIT0" AFTER TENSOR_END,
                       128});
+    crimes.push_back({"exit before a commit without work of its own arrives",
+                      "undrained",
+                      {"tcgen05.commit"},
+                      TENSOR_BEGIN R"(
+  @%p1 mbarrier.init.shared::cta.b64 [%r11+8], 1;
+  bar.sync 0;
+)" MMA COMMIT COMMIT_1 "WAIT0 {{WAIT1||}}" AFTER TENSOR_END,
+                      128,
+                      1,
+                      1,
+                      Rules::kStrict,
+                      0,
+                      false});
     crimes.push_back({"loaded registers used instead of wait::ld",
                       "hazard",
                       {"tcgen05.ld", "tcgen05.dealloc"},
@@ -331,6 +359,16 @@ const std::vector<Crime>& look_alikes() {
   tcgen05.wait::st.sync.aligned;
 )" LOAD R"(
   add.u32 %r45, %r40, %r41;
+  {{||ld.shared.u32 %r46, [cell+128];}}
+)" TENSOR_END,
+       128},
+      {"commits with nothing between them arrive together",
+       "uninitialized",
+       {"ld.shared"},
+       TENSOR_BEGIN R"(
+  @%p1 mbarrier.init.shared::cta.b64 [%r11+8], 1;
+  bar.sync 0;
+)" MMA COMMIT COMMIT_1 "WAIT0" AFTER R"(
   {{||ld.shared.u32 %r46, [cell+128];}}
 )" TENSOR_END,
        128},
