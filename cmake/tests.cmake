@@ -14,6 +14,10 @@ list(FILTER flamia_support_sources EXCLUDE REGEX "_test\\.cc$")
 # LIBRARY: what is tested. The tools, and with them the whole library, come with flamia_static only.
 function(flamia_add_test_flags target library)
   flamia_add_flags(${target})
+  if(FLAMIA_SANITIZE)
+    # Tests are large tables; instrumented, optimizing them takes longer than running them.
+    target_compile_options(${target} PRIVATE -O1 -g1)
+  endif()
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/src")
   target_compile_definitions(${target} PRIVATE FLAMIA_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
                                                FLAMIA_BINARY_DIR="${PROJECT_BINARY_DIR}")
