@@ -41,7 +41,9 @@ if(flamia_has_cudart)
   flamia_add_flags(flamia_cudart STRICT)
   target_link_libraries(flamia_cudart PRIVATE flamia_emulator)
   target_include_directories(flamia_cudart SYSTEM PRIVATE "${FLAMIA_CUDA_INCLUDE_DIR}")
-  target_link_options(flamia_cudart PRIVATE "LINKER:--version-script=${flamia_cudart_map}")
+  # What it does at exit needs its code, which a static CUDA runtime would unload before.
+  target_link_options(flamia_cudart PRIVATE "LINKER:--version-script=${flamia_cudart_map}"
+                                            LINKER:-z,nodelete)
   if(NOT FLAMIA_SANITIZE)
     target_link_options(flamia_cudart PRIVATE LINKER:--no-undefined)
   endif()
@@ -121,6 +123,24 @@ if(FLAMIA_BUILD_TESTS AND FLAMIA_VGPU_PROGRAMS AND FLAMIA_HAS_CUDA AND TARGET fl
   add_test(NAME vgpu/run.warns_of_static_runtime COMMAND flamia_vgpu_run "${binary}")
   set_tests_properties(vgpu/run.warns_of_static_runtime PROPERTIES LABELS "cpu;vgpu"
                        PASS_REGULAR_EXPRESSION "has device code but a static CUDA runtime")
+  # A trap that the program ignores is in the exit code.
+  set(trap_binary "${flamia_vgpu_folder}/programs/failing/ignored_trap")
+  set(source "${PROJECT_SOURCE_DIR}/tests/cuda/failing_programs/ignored_trap.cu")
+  file(MAKE_DIRECTORY "${flamia_vgpu_folder}/programs/failing")
+  add_custom_command(
+    OUTPUT "${trap_binary}"
+    COMMAND "${FLAMIA_NVCC}" -std=c++20 -cudart shared
+            -gencode arch=compute_90a,code=compute_90a -o "${trap_binary}" "${source}"
+    DEPENDS "${source}" VERBATIM)
+  list(APPEND flamia_vgpu_binaries "${trap_binary}")
+  set(code "$<TARGET_FILE:flamia_vgpu_run> \"$@\"; echo exit code $?")
+  add_test(NAME vgpu/run.ignored_trap_is_86 COMMAND sh -c "${code}" sh "${trap_binary}")
+  add_test(NAME vgpu/run.ignored_trap_is_the_programs
+           COMMAND sh -c "${code}" sh --trap-exit 0 "${trap_binary}")
+  set_tests_properties(vgpu/run.ignored_trap_is_86 PROPERTIES LABELS "cpu;vgpu"
+                       PASS_REGULAR_EXPRESSION "exit code 86\n")
+  set_tests_properties(vgpu/run.ignored_trap_is_the_programs PROPERTIES LABELS "cpu;vgpu"
+                       PASS_REGULAR_EXPRESSION "exit code 0\n")
   # Options end where the program starts, and a wrong one is never the program's.
   add_test(NAME vgpu/run.refuses_unknown_options COMMAND flamia_vgpu_run --sed=4 "${binary}")
   set_tests_properties(vgpu/run.refuses_unknown_options PROPERTIES LABELS "cpu;vgpu"

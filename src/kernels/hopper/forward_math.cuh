@@ -477,11 +477,18 @@ class ForwardConsumer {
     for (int half = 0; half < 2; ++half) {
       const Row& row = rows[half];
       const bool empty = row.m == -kFloatInfinity;
-      const float inverse = empty ? 0.0f : __frcp_rn(row.l);
+      const float inverse = ptx::reciprocal_approximate(row.l);
 #pragma unroll
       for (int i = 0; i < kOutputs; i += 4) {
-        o[i + 2 * half] = empty ? 0.0f : o[i + 2 * half] * inverse;
-        o[i + 2 * half + 1] = empty ? 0.0f : o[i + 2 * half + 1] * inverse;
+        o[i + 2 * half] *= inverse;
+        o[i + 2 * half + 1] *= inverse;
+      }
+      if (__any_sync(kWholeWarp, empty)) {  // nothing was added, unless zeros times NaN
+#pragma unroll
+        for (int i = 0; i < kOutputs; i += 4) {
+          o[i + 2 * half] = empty ? 0.0f : o[i + 2 * half];
+          o[i + 2 * half + 1] = empty ? 0.0f : o[i + 2 * half + 1];
+        }
       }
       if (thread % 4 == 0 && first + 8 * half < description->item.rows) {
         const int2 reference = *references(thread);
