@@ -33,6 +33,21 @@ struct TraceOptions {
   uint64_t skip = 0, count = 1000;                  ///< of what the other rules leave
 };
 
+/// What order a kernel must ask for.
+enum class Rules : uint8_t {
+  /// As kPublic, and a tcgen05.ld needs no wait: on silicon nothing orders its read before what
+  /// comes after, but it is early enough. And columns may be used after tcgen05.dealloc until
+  /// somebody else gets them.
+  kLenient,
+  /// What silicon needs.
+  kPublic,
+  /// Also what PTX asks for although public kernels run without it: tcgen05.fence around every
+  /// synchronization, tcgen05.wait::ld although the loaded registers were used, fence.mbarrier_init
+  /// (inside one CTA, and before relaxed cluster barriers), and that a CTA stays until its bulk
+  /// stores have read their source. And bytes of a phase are expected before its last arrival.
+  kStrict,
+};
+
 /// How grids run. From the environment of the virtual GPU's own (FLAMIA_VGPU_*), or vgpu-run.
 struct MachineOptions {
   Chip chip = Chip::kH200;
@@ -43,11 +58,7 @@ struct MachineOptions {
   uint64_t watchdog_steps = 0;  ///< warp instructions of one grid before it is stopped; 0: none
   bool check_uninitialized = true;
   bool check_hazards = true;
-  /// Also what PTX asks for although public kernels run without it: tcgen05.fence around every
-  /// synchronization, tcgen05.wait::ld although the loaded registers were used, fence.mbarrier_init
-  /// (inside one CTA, and before relaxed cluster barriers), and that a CTA stays until its bulk
-  /// stores have read their source.
-  bool strict = false;
+  Rules rules = Rules::kPublic;
   TraceOptions trace;
   std::string ptx_folder;  ///< where the text of every module is written; empty: nowhere
   bool count = false;      ///< GridReport::counters; costs about a fifth of the speed

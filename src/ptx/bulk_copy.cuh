@@ -18,18 +18,4 @@ FLAMIA_DEVICE void bulk_copy(uint32_t shared_destination, const void* source, ui
       : "memory");
 }
 
-/// Copies shared to global memory; belongs to the bulk group that the next commit closes.
-FLAMIA_DEVICE void bulk_store(void* destination, uint32_t shared_source, uint32_t bytes) {
-  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(destination),
-               "r"(shared_source), "r"(bytes)
-               : "memory");
-}
-FLAMIA_DEVICE void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-/// Waits until this thread's bulk groups have read their source.
-FLAMIA_DEVICE void bulk_wait_read() {
-  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-}
-/// Waits until this thread's bulk groups have written their destination.
-FLAMIA_DEVICE void bulk_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
-
 }  // namespace flamia::ptx

@@ -30,6 +30,11 @@ FLAMIA_DEVICE void pin(float (&registers)[kCount]) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) asm volatile("" : "+f"(registers[i])::"memory");
 }
+template <int kCount>
+FLAMIA_DEVICE void pin(uint32_t (&registers)[kCount]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) asm volatile("" : "+r"(registers[i])::"memory");
+}
 
 /// D[64 x 128] (+)= A[64 x 32] B[128 x 32]^T, both in shared memory.
 template <int kRowBytes>

@@ -36,7 +36,7 @@ struct Crime {
   uint32_t threads = 64;
   uint32_t ctas = 1;
   uint32_t cluster = 1;
-  bool strict = false;
+  Rules rules = Rules::kPublic;
   uint64_t watchdog = 0;
   bool always = true;  ///< false: early completion may hide it
 };
@@ -155,7 +155,7 @@ inline void judge(const std::vector<Crime>& cases, Chip chip, const char* target
         options.chip = chip;
         options.adversary = adversary;
         options.seed = seed;
-        options.strict = crime.strict;
+        options.rules = crime.rules;
         options.watchdog_steps = crime.watchdog;
         const Trap right = crimes::run(crime, false, options, target);
         EXPECT_EQ(right.kind, "") << right.text;

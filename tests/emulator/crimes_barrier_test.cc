@@ -62,11 +62,28 @@ const std::vector<Crime>& mbarriers() {
 meet:||}}
   @%p1 mbarrier.arrive.shared::cta.b64 _, [%r11];
 )"},
-      {"bytes that nothing expected", "barrier misuse", {"that nothing expected"}, R"(
+      // The right one expects after the last arrival: the phase stays open until then.
+      {"bytes that nothing expected, nobody waits",
+       "barrier misuse",
+       {"transactions open", "0 of 2 arrivals pending, 8 bytes too many", "made by",
+        "mbarrier.init"},
+       R"(
   @%p1 mbarrier.init.shared::cta.b64 [%r11], 2;
-  @%p1 mbarrier.{{expect_tx||complete_tx}}.relaxed.cluster.shared::cluster.b64 [%r11], 16;
-  @%p1 mbarrier.{{complete_tx||expect_tx}}.relaxed.cluster.shared::cluster.b64 [%r11], {{16||8}};
+  @%p1 mbarrier.complete_tx.relaxed.cluster.shared::cluster.b64 [%r11], 16;
   @%p1 mbarrier.arrive.shared::cta.b64 _, [%r11], 2;
+  @%p1 mbarrier.expect_tx.relaxed.cluster.shared::cluster.b64 [%r11], {{16||8}};
+)"},
+      {"bytes that nothing expected",
+       "deadlock",
+       {"waits for mbarrier", "0 of 1 arrivals pending, 128 bytes too many"},
+       R"(
+  @%p1 mbarrier.init.shared::cta.b64 [%r11], 1;
+  fence.mbarrier_init.release.cluster;
+  bar.sync 0;
+  @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r11], 128;
+  @%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r10], [%d1], 256, [%r11];
+  {{@%p1 mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r11], 128;||}}
+  WAIT0
 )"},
       {"transactions open at exit",
        "barrier misuse",
@@ -194,7 +211,7 @@ again:
        64,
        1,
        1,
-       false,
+       Rules::kPublic,
        2000},
   };
   return crimes;
@@ -264,7 +281,21 @@ const std::vector<Crime>& strict_rules() {
        32,
        2,
        2,
-       true},
+       Rules::kStrict},
+      {"bytes that nothing expected",
+       "barrier misuse",
+       {"16 bytes completed that nothing expected"},
+       R"(
+  @%p1 mbarrier.init.shared::cta.b64 [%r11], 2;
+  @%p1 mbarrier.complete_tx.relaxed.cluster.shared::cluster.b64 [%r11], 16;
+  {{@%p1 mbarrier.expect_tx.relaxed.cluster.shared::cluster.b64 [%r11], 16;||}}
+  @%p1 mbarrier.arrive.shared::cta.b64 _, [%r11], 2;
+  {{||@%p1 mbarrier.expect_tx.relaxed.cluster.shared::cluster.b64 [%r11], 16;}}
+)",
+       64,
+       1,
+       1,
+       Rules::kStrict},
       {"barrier handed to the async proxy without a fence",
        "hazard",
        {"mbarrier.init", "cp.async.bulk", "fence.mbarrier_init"},
@@ -279,7 +310,7 @@ const std::vector<Crime>& strict_rules() {
        64,
        1,
        1,
-       true},
+       Rules::kStrict},
   };
   return crimes;
 }

@@ -392,7 +392,7 @@ spin:
        64,
        1,
        1,
-       true,
+       Rules::kStrict,
        0,
        false},
   };

@@ -26,6 +26,19 @@ namespace {
   "  @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r11];\n"
 #define LOAD "  tcgen05.ld.sync.aligned.32x32b.x4.b32 {%r40,%r41,%r42,%r43}, [%r31];\n"
 #define STORE "  tcgen05.st.sync.aligned.32x32b.x4.b32 [%r31], {%r1,%r1,%r1,%r1};\n"
+#define COMMIT_1 \
+  "  @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r11+8];\n"
+/// Columns that are stored, and a second barrier on which every thread arrives.
+#define STORED                                                  \
+  "  @%p1 mbarrier.init.shared::cta.b64 [%r11+8], 128;\n" STORE \
+  "  tcgen05.wait::st.sync.aligned;\n"                          \
+  "  tcgen05.fence::before_thread_sync;\n"                      \
+  "  bar.sync 0;\n"                                             \
+  "  tcgen05.fence::after_thread_sync;\n"
+#define ARRIVE_1                           \
+  "  tcgen05.fence::before_thread_sync;\n" \
+  "  mbarrier.arrive.shared::cta.b64 _, [%r11+8];\n"
+#define USE "  add.u32 %r45, %r40, %r41;\n"
 #define AFTER "  tcgen05.fence::after_thread_sync;\n"
 #define TENSOR_END                         \
   "  tcgen05.fence::before_thread_sync;\n" \
@@ -80,6 +93,27 @@ std::vector<Crime> tensor(bool strict) {
   tcgen05.fence::after_thread_sync;
 )" MMA COMMIT "WAIT0" AFTER TENSOR_END,
        128},
+      // A use of the registers that comes after the release says nothing.
+      {"columns given back while they are loaded",
+       "hazard",
+       {"tcgen05.ld", "tcgen05.mma", "wait::ld"},
+       TENSOR_BEGIN STORED LOAD R"(
+  {{tcgen05.wait::ld.sync.aligned;||}}
+)" ARRIVE_1 "WAIT1" AFTER MMA COMMIT USE "WAIT0" AFTER TENSOR_END,
+       128},
+      {"exit before the last commit arrives",
+       "undrained|hazard",
+       {"tcgen05."},
+       TENSOR_BEGIN R"(
+  @%p1 mbarrier.init.shared::cta.b64 [%r11+8], 1;
+  bar.sync 0;
+)" MMA COMMIT MMA COMMIT_1 "WAIT0 {{WAIT1||}}" AFTER TENSOR_END,
+       128,
+       1,
+       1,
+       Rules::kPublic,
+       0,
+       false},
       {"stored columns used before wait::st",
        "hazard",
        {"tcgen05.st", "tcgen05.mma", "wait::st"},
@@ -285,6 +319,19 @@ spin:
   tcgen05.fence::after_thread_sync;
 )" MMA COMMIT "WAIT0" AFTER TENSOR_END,
                       128});
+    crimes.push_back({"exit before a commit without work of its own arrives",
+                      "undrained",
+                      {"tcgen05.commit"},
+                      TENSOR_BEGIN R"(
+  @%p1 mbarrier.init.shared::cta.b64 [%r11+8], 1;
+  bar.sync 0;
+)" MMA COMMIT COMMIT_1 "WAIT0 {{WAIT1||}}" AFTER TENSOR_END,
+                      128,
+                      1,
+                      1,
+                      Rules::kStrict,
+                      0,
+                      false});
     crimes.push_back({"loaded registers used instead of wait::ld",
                       "hazard",
                       {"tcgen05.ld", "tcgen05.dealloc"},
@@ -296,7 +343,9 @@ spin:
 )" TENSOR_END,
                       128});
   }
-  for (Crime& crime : crimes) crime.strict = strict;
+  for (Crime& crime : crimes) {
+    if (strict) crime.rules = Rules::kStrict;
+  }
   return crimes;
 }
 
@@ -310,6 +359,16 @@ const std::vector<Crime>& look_alikes() {
   tcgen05.wait::st.sync.aligned;
 )" LOAD R"(
   add.u32 %r45, %r40, %r41;
+  {{||ld.shared.u32 %r46, [cell+128];}}
+)" TENSOR_END,
+       128},
+      {"commits with nothing between them arrive together",
+       "uninitialized",
+       {"ld.shared"},
+       TENSOR_BEGIN R"(
+  @%p1 mbarrier.init.shared::cta.b64 [%r11+8], 1;
+  bar.sync 0;
+)" MMA COMMIT COMMIT_1 "WAIT0" AFTER R"(
   {{||ld.shared.u32 %r46, [cell+128];}}
 )" TENSOR_END,
        128},
@@ -329,6 +388,36 @@ again:
   return crimes;
 }
 
+/// What lenient rules let pass, and what they do not.
+const std::vector<Crime>& lenient_rules() {
+  static const std::vector<Crime> crimes = {
+      {"columns given back while they are loaded, without a barrier",
+       "hazard",
+       {"tcgen05.ld", "tcgen05.mma"},
+       TENSOR_BEGIN STORED LOAD "{{" ARRIVE_1 "WAIT1||}}" AFTER MMA COMMIT USE
+                                "WAIT0" AFTER TENSOR_END,
+       128,
+       1,
+       1,
+       Rules::kLenient},
+      {"columns used after they were given back",
+       "uninitialized",
+       {"ld.shared"},
+       TENSOR_BEGIN STORED R"(
+  @%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r30, 64;
+  bar.sync 0;
+)" LOAD USE R"(
+  {{||ld.shared.u32 %r46, [cell+128];}}
+)",
+       128,
+       1,
+       1,
+       Rules::kLenient},
+  };
+  return crimes;
+}
+
+TEST(CrimesTensor, LenientRules) { judge(lenient_rules(), Chip::kB200, "sm_100a"); }
 TEST(CrimesTensor, Tcgen05) { judge(tensor(false), Chip::kB200, "sm_100a"); }
 TEST(CrimesTensor, Tcgen05ByStrictRules) { judge(tensor(true), Chip::kB200, "sm_100a"); }
 TEST(CrimesTensor, LookAlikesAreLegal) { judge(look_alikes(), Chip::kB200, "sm_100a"); }

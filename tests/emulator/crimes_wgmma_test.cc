@@ -134,7 +134,7 @@ const std::vector<Crime>& products() {
        128,
        1,
        1,
-       false,
+       Rules::kPublic,
        0,
        false},
       {"different products in one warp group",

@@ -45,7 +45,7 @@ TEST(CudartSettings, VariablesAreRead) {
   EXPECT_EQ(settings.machine.adversary, Adversary::kLate);
   EXPECT_EQ(settings.machine.numerics, Numerics::kExact);
   EXPECT_EQ(settings.machine.sms, 148u);
-  EXPECT_TRUE(settings.machine.strict);
+  EXPECT_EQ(settings.machine.rules, Rules::kStrict);
   EXPECT_EQ(settings.stats_path, "a.json");
   EXPECT_EQ(settings.stats_scale, 33u);
   EXPECT_TRUE(settings.machine.count);
@@ -61,7 +61,7 @@ TEST(CudartSettings, WrongValuesAreRefused) {
   EXPECT_EQ(settings_error({{"FLAMIA_VGPU_SEED", "-1"}}, &settings),
             "settings: FLAMIA_VGPU_SEED must be an integer from 0 to 18446744073709551615; got -1");
   EXPECT_EQ(settings_error({{"FLAMIA_VGPU_RULES", "lax"}}, &settings),
-            "settings: FLAMIA_VGPU_RULES must be public or strict; got lax");
+            "settings: FLAMIA_VGPU_RULES must be lenient, public or strict; got lax");
   EXPECT_EQ(settings_error({{"FLAMIA_VGPU_SMS", "133"}}, &settings),
             "settings: FLAMIA_VGPU_SMS must be an integer from 1 to 132; got 133");
   EXPECT_EQ(settings_error({{"FLAMIA_VGPU_SMS", ""}}, &settings),

@@ -68,7 +68,7 @@ std::string bulk(const std::string& fence, const std::string& drain) {
 std::string outcome(const std::string& text, Adversary adversary, uint64_t seed,
                     bool strict = false) {
   MachineOptions options;
-  options.strict = strict;
+  if (strict) options.rules = Rules::kStrict;
   options.adversary = adversary;
   options.seed = seed;
   Machine machine(options);

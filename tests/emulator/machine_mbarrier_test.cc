@@ -12,8 +12,11 @@ constexpr uint32_t kAt = kSharedReserved + 64;
 
 struct Barrier {
   SharedMemory shared{1024};
-  MbarrierTable table{&shared};
-  explicit Barrier(uint32_t count) { EXPECT_TRUE(table.init(kAt, count).ok()); }
+  MbarrierTable table;
+  explicit Barrier(uint32_t count, bool bytes_may_precede = true)
+      : table(&shared, bytes_may_precede) {
+    EXPECT_TRUE(table.init(kAt, count).ok());
+  }
 };
 
 TEST(Mbarrier, EncodingRoundTrips) {
@@ -61,8 +64,24 @@ TEST(Mbarrier, BytesKeepThePhaseOpenInEitherOrder) {
   EXPECT_TRUE(b.table.arrive_expect_tx(kAt, 128).completed);
 }
 
-TEST(Mbarrier, BytesThatNothingExpectedAreReported) {
+TEST(Mbarrier, BytesThatPrecedeTheirExpectationKeepThePhaseOpen) {
   Barrier b(1);
+  EXPECT_TRUE(b.table.complete_tx(kAt, 64).fault.ok());
+  const MbarrierOutcome arrived = b.table.arrive(kAt, 1);
+  EXPECT_TRUE(arrived.fault.ok()) << arrived.fault.text;
+  EXPECT_FALSE(arrived.completed);
+  EXPECT_FALSE(b.table.test_parity(kAt, 0).done);
+  EXPECT_EQ(b.table.unbalanced().size(), 1u);
+  EXPECT_EQ(b.table.describe(kAt), "phase 0, 0 of 1 arrivals pending, 64 bytes too many");
+  EXPECT_FALSE(b.table.expect_tx(kAt, 32).completed);
+  EXPECT_EQ(b.table.arrive(kAt, 1).fault.kind, FaultKind::kBarrier);
+  EXPECT_TRUE(b.table.expect_tx(kAt, 32).completed);
+  EXPECT_TRUE(b.table.test_parity(kAt, 0).done);
+  EXPECT_TRUE(b.table.unbalanced().empty());
+}
+
+TEST(Mbarrier, BytesThatNothingExpectedAreReportedByStrictRules) {
+  Barrier b(1, false);
   EXPECT_TRUE(b.table.complete_tx(kAt, 64).fault.ok());
   const MbarrierOutcome outcome = b.table.arrive(kAt, 1);
   EXPECT_EQ(outcome.fault.kind, FaultKind::kBarrier);
@@ -122,7 +141,7 @@ TEST(Mbarrier, WaitingBetweenPhasesIsNoOverrun) {
 
 TEST(Mbarrier, UseWithoutInitAndAfterInvalIsReported) {
   SharedMemory shared(1024);
-  MbarrierTable table(&shared);
+  MbarrierTable table(&shared, true);
   EXPECT_EQ(table.arrive(kAt, 1).fault.kind, FaultKind::kBarrier);
   EXPECT_TRUE(table.init(kAt, 1).ok());
   EXPECT_EQ(table.init(kAt, 1).kind, FaultKind::kBarrier);

@@ -57,6 +57,24 @@ TEST(TensorMemory, DeallocChecksAddressSizeAndOwner) {
   EXPECT_EQ(memory.deallocate(kCta, a.address, 64).kind, FaultKind::kUseAfterFree);
 }
 
+TEST(TensorMemory, ColumnsGivenBackLingerIfAskedForUntilTheyAreTaken) {
+  for (const bool lingering : {false, true}) {
+    TensorMemory memory(lingering);
+    const uint32_t other = kCta + 1;
+    const TensorAllocation a = memory.allocate(kCta, 512, 0);
+    ASSERT_TRUE(memory.deallocate(kCta, a.address, 512).ok());
+    EXPECT_EQ(memory.free_columns(), 512u);
+    EXPECT_EQ(memory.check_columns(kCta, 0, 512, "ld").ok(), lingering);
+    EXPECT_EQ(memory.check_columns(other, 0, 32, "ld").kind, FaultKind::kUseAfterFree);
+    EXPECT_EQ(memory.deallocate(kCta, a.address, 512).kind, FaultKind::kUseAfterFree);
+    ASSERT_TRUE(memory.allocate(other, 256, 0).fault.ok());
+    EXPECT_EQ(memory.check_columns(kCta, 0, 512, "ld").kind, FaultKind::kUseAfterFree);
+    EXPECT_EQ(memory.check_columns(kCta, 256, 256, "ld").ok(), lingering);
+    EXPECT_EQ(memory.leave(kCta), 0u);
+    EXPECT_EQ(memory.check_columns(kCta, 256, 256, "ld").kind, FaultKind::kUseAfterFree);
+  }
+}
+
 TEST(TensorMemory, RelinquishForbidsAllocAndExitReportsLeaks) {
   TensorMemory memory;
   EXPECT_TRUE(memory.allocate(kCta, 64, 0).fault.ok());

@@ -37,7 +37,7 @@ struct Verdict {
 };
 
 /// Runs a text under the adversaries, `seeds` seeds each, until something is noticed.
-/// strict: MachineOptions::strict.
+/// strict: by Rules::kStrict.
 Verdict judge_mutant(const Pipeline& pipeline, const std::string& text, uint32_t seeds,
                      bool strict);
 

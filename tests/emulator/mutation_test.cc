@@ -199,7 +199,7 @@ Verdict judge_mutant(const Pipeline& pipeline, const std::string& text, uint32_t
       options.chip = pipeline.chip;
       options.adversary = adversary;
       options.seed = seed;
-      options.strict = strict;
+      if (strict) options.rules = Rules::kStrict;
       options.watchdog_steps = 2'000'000;
       const Trap trap = run_once(pipeline, text, options);
       ++verdict.runs;

@@ -99,8 +99,8 @@ void add_launch_options(CLI::App* app, LaunchOptions* options) {
                   "Tensor core arithmetic: hw or exact (default hw)")
       ->check(CLI::IsMember({"hw", "exact"}));
   app->add_option("--rules", options->rules,
-                  "Hazards: public, or strict for all that PTX asks (default public)")
-      ->check(CLI::IsMember({"public", "strict"}));
+                  "Hazards: lenient, public, or strict for all that PTX asks (default public)")
+      ->check(CLI::IsMember({"lenient", "public", "strict"}));
   app->add_option("--checks", options->checks,
                   "What is looked for: all, hazards (not unwritten bytes) or none (default all)")
       ->check(CLI::IsMember({"all", "hazards", "none"}));

@@ -23,7 +23,8 @@ constexpr Choice<Chip> kChips[] = {
 constexpr Choice<Adversary> kAdversaries[] = {
     {"late", Adversary::kLate}, {"early", Adversary::kEarly}, {"random", Adversary::kRandom}};
 constexpr Choice<Numerics> kNumerics[] = {{"hw", Numerics::kHardware}, {"exact", Numerics::kExact}};
-constexpr Choice<bool> kRules[] = {{"public", false}, {"strict", true}};
+constexpr Choice<Rules> kRules[] = {
+    {"lenient", Rules::kLenient}, {"public", Rules::kPublic}, {"strict", Rules::kStrict}};
 
 template <typename Value, size_t Count>
 Status choose(const ReadVariable& read, const char* name, const Choice<Value> (&choices)[Count],
@@ -68,7 +69,7 @@ Status read_settings(const ReadVariable& read, Settings* settings) {
   if (!status.ok()) return status;
   status = choose(read, "FLAMIA_VGPU_NUMERICS", kNumerics, &machine.numerics);
   if (!status.ok()) return status;
-  status = choose(read, "FLAMIA_VGPU_RULES", kRules, &machine.strict);
+  status = choose(read, "FLAMIA_VGPU_RULES", kRules, &machine.rules);
   if (!status.ok()) return status;
   status = read_number<uint64_t>(read, "FLAMIA_VGPU_SEED", 0, UINT64_MAX, &machine.seed);
   if (!status.ok()) return status;

@@ -7,7 +7,7 @@
 // FLAMIA_VGPU_TRACE path, - for standard error  FLAMIA_VGPU_TRACE_WINDOW see trace_settings.h
 // FLAMIA_VGPU_WATCHDOG warp instructions of one grid before it is stopped, 0 for no limit
 // FLAMIA_VGPU_CHECKS all | hazards (not unwritten bytes) | none
-// FLAMIA_VGPU_RULES public | strict          FLAMIA_VGPU_PTX a folder for the text of modules
+// FLAMIA_VGPU_RULES lenient | public | strict  FLAMIA_VGPU_PTX a folder for the text of modules
 #pragma once
 
 #include <functional>

@@ -58,6 +58,8 @@ void make_warps(Cta* cta) {
       static_cast<uint32_t>(grid.register_budget > used ? grid.register_budget - used : 0);
 }
 
+bool is_strict(const Grid& grid) { return grid.options->rules == Rules::kStrict; }
+
 uint32_t shared_bytes(const Grid& grid) {
   const uint64_t dynamic = grid.request->dynamic_shared_bytes;
   const uint64_t end = std::max(grid.entry->shared_bytes, grid.entry->dynamic_shared_offset);
@@ -87,8 +89,10 @@ std::unique_ptr<Cta> make_cta(Cluster* cluster, uint32_t rank) {
     break;
   }
   cta->shared = std::make_unique<SharedMemory>(shared_bytes(grid));
-  cta->mbarriers = std::make_unique<MbarrierTable>(cta->shared.get());
-  if (grid.options->chip != Chip::kH200) cta->tensor = std::make_unique<TensorMemory>();
+  cta->mbarriers = std::make_unique<MbarrierTable>(cta->shared.get(), !is_strict(grid));
+  if (grid.options->chip != Chip::kH200) {
+    cta->tensor = std::make_unique<TensorMemory>(grid.options->rules == Rules::kLenient);
+  }
   cluster->shared[rank] = cta->shared.get();
   return cta;
 }
@@ -106,7 +110,7 @@ void check_end(Cta& cta) {
   for (const auto& job : grid.jobs) {
     if (job->warp->cta != &cta || job->drained) continue;
     // Silicon keeps the memory of the CTA until its stores have read it; public kernels rely on it.
-    if (job->stores && !grid.options->strict) continue;
+    if (job->stores && !is_strict(grid)) continue;
     stop("undrained", concat("the CTA exited before asynchronous work of warp ", job->warp->index,
                              " completed (",
                              instruction_text(grid, instruction_key(*job->code, *job->step)), ")"));
@@ -181,7 +185,8 @@ std::unique_ptr<Cluster> make_cluster(Grid& grid, uint64_t number) {
   }
   if (grid.options->check_hazards) {
     OrderRules rules;
-    rules.tensor_fences = rules.init_fences = grid.options->strict;
+    rules.tensor_fences = rules.init_fences = is_strict(grid);
+    rules.loads_at_issue = grid.options->rules == Rules::kLenient;
     const uint32_t warps = size * ((grid.threads() + kLanes - 1) / kLanes);
     cluster->clocks = std::make_unique<OrderClocks>(warps, kBulkSlots, rules);
     cluster->shadow = std::make_unique<Shadow>(Shadow::Memory::kShared, rules);

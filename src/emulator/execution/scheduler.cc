@@ -83,8 +83,14 @@ void Scheduler::finish_job(size_t index) {
   grid_.jobs.erase(grid_.jobs.begin() + static_cast<std::ptrdiff_t>(index));
   if (grid_.tracer != nullptr) grid_.tracer->completes(grid_, *job_);
   job_->complete(grid_);
+  const uint64_t queue = job_->queue;
   job_ = nullptr;
   ++grid_.activity;
+  for (; queue != 0 && index < grid_.jobs.size(); ++index) {
+    if (grid_.jobs[index]->queue != queue) continue;
+    if (grid_.jobs[index]->joins) finish_job(index);
+    return;
+  }
 }
 
 /// Completes what is due; if everybody waits, one more. True if something completed.
@@ -259,6 +265,12 @@ std::string wait_text(const Warp& warp, const Group& group) {
 
 void Grid::issue(std::unique_ptr<Job> job) {
   ++activity;
+  if (job->joins && std::none_of(jobs.begin(), jobs.end(), [&](const std::unique_ptr<Job>& other) {
+        return other->queue == job->queue;
+      })) {
+    if (tracer != nullptr) tracer->completes(*this, *job);
+    return job->complete(*this);
+  }
   switch (options->adversary) {
     case Adversary::kEarly:
       job->delay = 1;

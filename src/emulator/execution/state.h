@@ -205,6 +205,7 @@ struct Cta {
   uint32_t sm = 0;
   std::unique_ptr<SharedMemory> shared;
   std::unique_ptr<MbarrierTable> mbarriers;
+  bool committed = false;  ///< nothing entered its tensor pipe after the last commit
   std::unique_ptr<TensorMemory> tensor;
   std::vector<std::unique_ptr<Warp>> warps;
   std::array<NamedBarrier, kNamedBarriers> barriers;
@@ -255,6 +256,7 @@ struct Job {
   uint32_t delay = 0;    ///< rounds
   bool drained = false;  ///< needs nothing of its CTA any more
   bool stores = false;   ///< only reads shared memory of its CTA
+  bool joins = false;    ///< completes together with the one before it in its queue
   virtual ~Job() = default;
   virtual void complete(Grid& grid) = 0;
 };

@@ -52,7 +52,8 @@ Outcome dealloc_lanes(Warp& warp, const Step& step, uint32_t active) {
   const uint32_t address = static_cast<uint32_t>(warp.read(d.a)[lane]);
   const uint32_t columns = static_cast<uint32_t>(warp.read(d.b)[lane]);
   require(memory_of(cta).deallocate(cta.serial, address, columns));
-  if (OrderClocks* const clocks = clocks_of(warp); clocks != nullptr) {
+  OrderClocks* const clocks = clocks_of(warp);
+  if (clocks != nullptr && warp.grid().options->rules != Rules::kLenient) {
     // Nobody may be using the columns any more, and their history ends here.
     const AsyncWork work = clocks->tensor_free(warp.global, instruction_key(warp.code(), step));
     const Actor actor = OrderClocks::actor_of(work);

@@ -25,8 +25,12 @@ std::vector<Cta*> sides_of(Warp& warp, uint32_t cta_group) {
   return {cluster.ctas[even].get(), cluster.ctas[even + 1].get()};
 }
 
-void issue_to_pipe(Warp& warp, std::unique_ptr<ActionJob> job) {
+/// A commit that follows a commit waits for nothing more: what made the first arrive makes it
+/// arrive. By strict rules each may be late.
+void issue_to_pipe(Warp& warp, std::unique_ptr<ActionJob> job, bool commits = false) {
   job->queue = reinterpret_cast<uint64_t>(warp.cta);
+  job->joins = commits && warp.cta->committed && warp.grid().options->rules != Rules::kStrict;
+  warp.cta->committed = commits;
   warp.grid().issue(std::move(job));
 }
 
@@ -175,7 +179,7 @@ void issue_commit(Warp& warp, const Step& step, uint32_t lane) {
       require(owner->mbarriers->arrive(offset, 1).fault, self.lane);
     }
   };
-  issue_to_pipe(warp, std::move(job));
+  issue_to_pipe(warp, std::move(job), true);
 }
 
 template <void (*kIssue)(Warp&, const Step&, uint32_t)>

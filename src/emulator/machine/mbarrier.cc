@@ -108,7 +108,7 @@ Fault MbarrierTable::invalidate(uint32_t offset) {
 Fault MbarrierTable::settle(uint32_t offset, Record* record, bool* completed) {
   MbarrierState& state = record->state;
   if (state.pending != 0) return {};
-  if (state.tx < 0) {
+  if (state.tx < 0 && !bytes_may_precede_) {
     return barrier_fault(offset, concat("phase ", record->phase, ": ", -state.tx,
                                         " bytes completed that nothing expected"));
   }

@@ -42,7 +42,10 @@ struct MbarrierOutcome {
 
 class MbarrierTable {
  public:
-  explicit MbarrierTable(SharedMemory* shared) : shared_(shared) {}
+  /// bytes_may_precede: a phase that has all arrivals and more bytes than were expected stays open,
+  /// as on silicon, for an expect_tx that comes later; otherwise it is a fault.
+  MbarrierTable(SharedMemory* shared, bool bytes_may_precede)
+      : shared_(shared), bytes_may_precede_(bytes_may_precede) {}
 
   Fault init(uint32_t offset, uint32_t count);
   /// Who initialized a barrier, for those who use it.
@@ -101,6 +104,7 @@ class MbarrierTable {
                         bool no_complete);
 
   SharedMemory* shared_;
+  bool bytes_may_precede_;
   std::unordered_map<uint32_t, Record> records_;
 };
 

@@ -220,6 +220,9 @@ AsyncWork OrderClocks::issue(uint32_t warp, AccessKind kind, uint32_t instructio
   work.actor = {
       kind, static_cast<uint16_t>(warp), {strand, ++steps_[strand]}, instruction, nullptr, nullptr};
   if (kind == AccessKind::kTensorStore) clocks.ordered[store_issued(warp)] = steps_[strand];
+  if (kind == AccessKind::kTensorLoad && rules_.loads_at_issue) {
+    clocks.ordered[strand] = steps_[strand];
+  }
   clocks.ordered[own(warp)] =
       ++steps_[own(warp)];  // what the warp does next is not before the work
   return work;

@@ -46,6 +46,8 @@ struct OrderRules {
   /// before the async proxy uses it, and before a relaxed arrival at the cluster barrier carries
   /// it; otherwise the barrier alone suffices, as public kernels assume.
   bool init_fences = false;
+  /// A tcgen05.ld has read its columns when it is issued; otherwise when it was waited for.
+  bool loads_at_issue = false;
 };
 
 struct Epoch {

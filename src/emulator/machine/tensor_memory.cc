@@ -103,9 +103,12 @@ TensorCell tensor_cell(const TensorAccess& access, uint32_t t, uint32_t r) {
   return cell;
 }
 
-TensorMemory::TensorMemory()
-    : cells_(kTensorLanes * kTensorColumns, 0), written_(kTensorLanes * kTensorColumns / 64, 0) {
+TensorMemory::TensorMemory(bool lingering)
+    : cells_(kTensorLanes * kTensorColumns, 0),
+      written_(kTensorLanes * kTensorColumns / 64, 0),
+      lingering_(lingering) {
   owners_.fill(kNobody);
+  last_owners_.fill(kNobody);
   starts_.fill(0);
 }
 
@@ -151,6 +154,7 @@ TensorAllocation TensorMemory::allocate(uint32_t owner, uint32_t columns, uint64
   const uint32_t first = places[placement_seed == 0 ? 0 : mix(placement_seed) % found];
   for (uint32_t b = first; b < first + need; ++b) {
     owners_[b] = owner;
+    last_owners_[b] = kNobody;
     starts_[b] = first;
   }
   for (uint32_t lane = 0; lane < kTensorLanes; ++lane) {
@@ -180,7 +184,10 @@ Fault TensorMemory::deallocate(uint32_t owner, uint32_t address, uint32_t column
                              " that were allocated; got ", columns),
                       address);
   }
-  for (uint32_t b = first; b < first + size; ++b) owners_[b] = kNobody;
+  for (uint32_t b = first; b < first + size; ++b) {
+    owners_[b] = kNobody;
+    if (lingering_) last_owners_[b] = owner;
+  }
   return {};
 }
 
@@ -196,6 +203,7 @@ uint32_t TensorMemory::leave(uint32_t owner) {
     who = kNobody;
     leaked += kTensorBlock;
   }
+  std::replace(last_owners_.begin(), last_owners_.end(), owner, kNobody);
   std::erase_if(tenants_, [&](const Tenant& known) { return known.owner == owner; });
   return leaked;
 }
@@ -214,7 +222,7 @@ Fault TensorMemory::check_columns(uint32_t owner, uint32_t column, uint32_t coun
   }
   for (uint32_t at = column; at < column + count; at = (at / kTensorBlock + 1) * kTensorBlock) {
     const uint32_t who = owners_[at / kTensorBlock];
-    if (who == owner) continue;
+    if (who == owner || last_owners_[at / kTensorBlock] == owner) continue;
     return make_fault(FaultKind::kUseAfterFree,
                       concat(what, ": column ", at,
                              who == kNobody ? " is not allocated" : " belongs to another CTA"),

@@ -61,7 +61,8 @@ struct TensorAllocation {
 class TensorMemory {
  public:
   /// Bits of the first register of a lane mask etc. are the callers'; here only memory.
-  TensorMemory();
+  /// lingering: columns that were given back stay usable until an allocation takes them.
+  explicit TensorMemory(bool lingering = false);
 
   // The allocator. `owner` names a CTA resident on this SM; placement_seed 0 gives the lowest free
   // columns, another value any free place, so that no program relies on column 0.
@@ -110,8 +111,10 @@ class TensorMemory {
   static constexpr uint32_t kNobody = ~0u;
   std::vector<uint32_t> cells_;
   std::vector<uint64_t> written_;
+  bool lingering_;
   std::array<uint32_t, kBlocks> owners_;
-  std::array<uint32_t, kBlocks> starts_;  ///< first block of the allocation
+  std::array<uint32_t, kBlocks> last_owners_;  ///< of free blocks that linger
+  std::array<uint32_t, kBlocks> starts_;       ///< first block of the allocation
   std::vector<Tenant> tenants_;
 };
 

@@ -49,9 +49,7 @@ FLAMIA_DEVICE void clear_unowned_rows(const ForwardArgs& args, int thread, int t
 template <ForwardConfig kConfig>
 FLAMIA_DEVICE void forward(const ForwardArgs& args) {
   using Map = ForwardSharedMap<kConfig>;
-  extern __shared__ unsigned char dynamic_shared[];
-  unsigned char* shared =
-      dynamic_shared + (1024 - ptx::shared_address(dynamic_shared) % 1024) % 1024;
+  extern __shared__ __align__(1024) unsigned char shared[];  // swizzled tiles repeat every 1024
   const uint32_t base = ptx::shared_address(shared);
   if (threadIdx.x == 0) {
     constexpr uint32_t kConsumerWarps = 4 * kConsumerGroups;

@@ -74,7 +74,9 @@ struct ForwardSharedMap {
   static constexpr int kOutputRowBytes = 2 * kConfig.head_dim + 16;
   static constexpr int kOutputBytes = 16 * kOutputRowBytes;
   static constexpr int kOutput = kValue + kConfig.stages * kValueBytes;
-  static constexpr int kScales = kOutput + 4 * kConsumerGroups * kOutputBytes;
+  /// V exponents that the two rows of each consumer thread are folded against.
+  static constexpr int kReferences = kOutput + 4 * kConsumerGroups * kOutputBytes;
+  static constexpr int kScales = kReferences + 128 * kConsumerGroups * 8;
   static constexpr int kWork =
       round_up(kScales + kScaleSlots * static_cast<int>(sizeof(TileScales)), 16);
   static constexpr int kBarriers = kWork + 2 * static_cast<int>(sizeof(WorkDescription));
@@ -85,8 +87,7 @@ struct ForwardSharedMap {
   static constexpr int kQueryFull = kValueEmpty + 8 * kConfig.stages;
   static constexpr int kQueryEmpty = kQueryFull + 8 * 2;
   static constexpr int kEnd = kQueryEmpty + 8 * 2;
-  /// The dynamic window starts at a multiple of 1024, which swizzled tiles need.
-  static constexpr int kBytes = kEnd + 1024;
+  static constexpr int kBytes = kEnd;
 
   static_assert(kKeyBytes % 1024 == 0 && kValueBytes % 1024 == 0 && kValueBlockBytes % 256 == 0);
   static_assert(kBytes <= 227 * 1024);

@@ -38,6 +38,7 @@ class ForwardConsumer {
   static constexpr int kOutputs = kHeadDim / 2;              // of O
   static constexpr int kProducts = kOutputs + kSumRows / 2;  // of P V with the row sum
   static constexpr uint32_t kWholeWarp = 0xffffffffu;
+  static constexpr int kNoCommonReference = 1 << 20;
 
  public:
   FLAMIA_DEVICE ForwardConsumer(const ForwardArgs& args, unsigned char* shared)
@@ -55,7 +56,6 @@ class ForwardConsumer {
       if (!ptx::uniform(static_cast<uint32_t>(description->valid))) break;
       attend(description, buffer);
     }
-    ptx::bulk_wait();
   }
 
  private:
@@ -63,7 +63,6 @@ class ForwardConsumer {
     float m;
     float l;       ///< negative while it already counts a tile whose product is not yet added
     float factor;  ///< of O before the product of the last tile is added
-    int reference;
   };
   /// Whether the row sum takes nothing from the product: its sign bit is set.
   FLAMIA_DEVICE static bool is_complete(float l) { return (float_bits(l) & kFloatSignBit) != 0; }
@@ -136,13 +135,13 @@ class ForwardConsumer {
   /// else the exponential itself, as the exact definition says (numerics/key_fold.h).
   FLAMIA_DEVICE float sum_in_registers(const float (&s)[kScores], int half,
                                        const TileScales* scales,
-                                       const float (&multiplier)[kBlocksPerTile],
-                                       const Row& row) const {
+                                       const float (&multiplier)[kBlocksPerTile], const Row& row,
+                                       int reference) const {
     const float c_less_m = args_.p_log2 - (row.m == -kFloatInfinity ? 0.0f : row.m);
     float sum = 0.0f;
 #pragma unroll
     for (int g = 0; g < kBlocksPerTile; ++g) {
-      const int fold = fold_exponent(scales->value_exponent[g], row.reference);
+      const int fold = fold_exponent(scales->value_exponent[g], reference);
       const bool decoded = fold_keeps_row_sum(fold) && !args_.sum_of_p;
       const float bias = c_less_m + (decoded ? static_cast<float>(fold) : 0.0f);
       float part = 0.0f;
@@ -163,27 +162,53 @@ class ForwardConsumer {
     }
     sum += __shfl_xor_sync(kWholeWarp, sum, 1);
     sum += __shfl_xor_sync(kWholeWarp, sum, 2);
-    return sum * pow2(-row.reference);
+    return sum * pow2(-reference);
+  }
+
+  /// How many of a thread's 32 columns (8 j + b for j < 16, b < 2) are below `column`.
+  FLAMIA_DEVICE static int columns_below(int column) {
+    const int inside = larger(smaller(column, kKeyTile), 0);
+    return inside / 8 * 2 + smaller(inside % 8, 2);
+  }
+  FLAMIA_DEVICE static uint32_t low_bits(int count) {
+    return count >= 32 ? ~0u : (1u << count) - 1;
   }
 
   /// Scores outside what the rows see become -inf.
   FLAMIA_DEVICE static void mask(float (&s)[kScores], const VisibleKeys (&seen)[2], int quad) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int begin = seen[half].begin - quad * 2;
-      const int end = seen[half].end - quad * 2;
+      const uint32_t visible = low_bits(columns_below(seen[half].end - quad * 2)) &
+                               ~low_bits(columns_below(seen[half].begin - quad * 2));
 #pragma unroll
-      for (int j = 0; j < kKeyTile / 8; ++j) {
-#pragma unroll
-        for (int b = 0; b < 2; ++b) {
-          float& score = s[4 * j + 2 * half + b];
-          if (8 * j + b < begin || 8 * j + b >= end) score = -kFloatInfinity;
-        }
+      for (int i = 0; i < kKeyTile / 4; ++i) {
+        float& score = s[i / 2 * 4 + 2 * half + i % 2];
+        if ((visible & 1u << i) == 0) score = -kFloatInfinity;
       }
     }
   }
 
+  /// Largest of eight accumulators of a row half and key block. kPositive: by their bits, three at
+  /// a time, which is right if any is positive (below that it gives some negative value).
+  template <bool kPositive>
+  FLAMIA_DEVICE static float largest_of_block(const float* s) {
+    if constexpr (kPositive) {
+      int bits[8];
+#pragma unroll
+      for (int i = 0; i < 8; ++i) bits[i] = __float_as_int(s[i / 2 * 4 + i % 2]);
+      const int first = __vimax3_s32(bits[0], bits[1], bits[2]);
+      const int second = __vimax3_s32(bits[3], bits[4], bits[5]);
+      return __int_as_float(__vimax3_s32(max(first, second), bits[6], bits[7]));
+    } else {
+      float block = s[0];
+#pragma unroll
+      for (int i = 1; i < 8; ++i) block = max_number(block, s[i / 2 * 4 + i % 2]);
+      return block;
+    }
+  }
+
   /// Largest scores of the two rows among this thread's columns, in base 2.
+  template <bool kPositive>
   FLAMIA_DEVICE static void largest_scores(const float (&s)[kScores],
                                            const float (&multiplier)[kBlocksPerTile],
                                            float (&largest)[2]) {
@@ -191,13 +216,7 @@ class ForwardConsumer {
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
       for (int g = 0; g < kBlocksPerTile; ++g) {
-        float block = s[16 * g + 2 * half];
-#pragma unroll
-        for (int j = 0; j < 16; j += 4) {
-          block = max_number(block, s[16 * g + j + 2 * half]);
-          block = max_number(block, s[16 * g + j + 2 * half + 1]);
-        }
-        block *= multiplier[g];
+        const float block = largest_of_block<kPositive>(s + 16 * g + 2 * half) * multiplier[g];
         largest[half] = g == 0 ? block : max_number(largest[half], block);
       }
     }
@@ -208,44 +227,44 @@ class ForwardConsumer {
     float block[kBlocksPerTile];
   };
 
+  /// E of the two rows of a thread. They seldom change and wait in shared memory.
+  FLAMIA_DEVICE int2* references(int thread) const {
+    return reinterpret_cast<int2*>(shared_ + Map::kReferences) + thread;
+  }
+
   /// The V exponent that a row's P-hat is folded against in this tile, in the general case, which
   /// few tiles need. Returns whether the constant rows give the row's sum.
-  template <bool kMasked>
   FLAMIA_DEVICE bool refer_row(const TileScales* scales, const VisibleKeys& seen, bool first,
-                               Row* row) const {
+                               Row* row, int* reference) const {
     bool in_product = !args_.sum_of_p;
-    bool sees = true;
-    int wanted = scales->reference;
-    if constexpr (kMasked) {
-      sees = seen.begin < seen.end;
-      wanted = sees ? largest_visible(scales, seen.begin, seen.end) : row->reference;
+    const bool sees = seen.begin < seen.end;
+    const int wanted = sees ? largest_visible(scales, seen.begin, seen.end) : *reference;
 #pragma unroll
-      for (int g = 0; g < kBlocksPerTile; ++g) {
-        const bool visible = seen.begin < (g + 1) * kTokenBlock && seen.end > g * kTokenBlock;
-        const int exponent = scales->value_exponent[g];
-        const int lag = scales->first_exponent - exponent;
-        const bool keeps = fold_keeps_row_sum(exponent - wanted) && lag >= kE4m3MinExponent &&
-                           lag <= kE4m3MaxExponent;
-        in_product = in_product && (!visible || keeps);
-      }
-    } else {
-      in_product = in_product && scales->whole_sum_unit != 0.0f;
+    for (int g = 0; g < kBlocksPerTile; ++g) {
+      const bool visible = seen.begin < (g + 1) * kTokenBlock && seen.end > g * kTokenBlock;
+      const int exponent = scales->value_exponent[g];
+      const int lag = scales->first_exponent - exponent;
+      const bool keeps = fold_keeps_row_sum(exponent - wanted) && lag >= kE4m3MinExponent &&
+                         lag <= kE4m3MaxExponent;
+      in_product = in_product && (!visible || keeps);
     }
-    if (sees && wanted != row->reference) {
-      const int reference = first ? wanted : larger(wanted, row->reference - kMaxReferenceDrop);
-      if (!first) row->factor *= pow2(row->reference - reference);
-      row->reference = reference;
+    if (sees && wanted != *reference) {
+      const int lowest = *reference - kMaxReferenceDrop;
+      const int next = first ? wanted : larger(wanted, lowest);
+      if (!first) row->factor *= pow2(*reference - next);
+      *reference = next;
     }
-    return in_product && row->reference == wanted;
+    return in_product && *reference == wanted;
   }
 
   /// Biases of the exponentials' arguments: c - m and the fold of the values' exponents.
-  FLAMIA_DEVICE RowBias general_bias(const TileScales* scales, const Row& row) const {
+  FLAMIA_DEVICE RowBias general_bias(const TileScales* scales, const Row& row,
+                                     int reference) const {
     const float base = args_.p_log2 - (row.m == -kFloatInfinity ? 0.0f : row.m);
     RowBias bias;
 #pragma unroll
     for (int g = 0; g < kBlocksPerTile; ++g) {
-      const int fold = fold_exponent(scales->value_exponent[g], row.reference);
+      const int fold = fold_exponent(scales->value_exponent[g], reference);
       bias.block[g] = base + static_cast<float>(fold);
     }
     return bias;
@@ -256,16 +275,13 @@ class ForwardConsumer {
     return {{base + fold.x, base + fold.y, base + fold.z, base + fold.w}};
   }
 
-  /// P-hat of a tile from its scores, and the rows' new state. With kAdd the product of the tile
-  /// before is added to O on the way.
-  template <bool kMasked, bool kAdd>
-  FLAMIA_DEVICE void softmax(float (&s)[kScores], uint32_t (&p)[4][4], float (&o)[kOutputs],
-                             const float (&t)[kProducts], Row (&rows)[2],
-                             const WorkDescription* description) const {
-    const TileScales* scales = scales_of(tiles_);
-    const int thread = consumer_thread();
-    VisibleKeys seen[2];  // of the tile
-    if constexpr (kMasked) {
+  /// The rows' new state for a tile: maxima, references, sums; and the biases of its exponentials.
+  template <bool kGeneral>
+  FLAMIA_DEVICE void renew_rows(float (&s)[kScores], const float (&multiplier)[kBlocksPerTile],
+                                Row (&rows)[2], RowBias (&bias)[2], const TileScales* scales,
+                                int thread, const WorkDescription* description) {
+    VisibleKeys seen[2] = {{0, kKeyTile}, {0, kKeyTile}};  // of the tile
+    if (kGeneral && (scales->masked >> group_ & 1) != 0) {
       const int position = description->item.position + first_row(thread);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -275,59 +291,75 @@ class ForwardConsumer {
       }
       mask(s, seen, thread % 4);
     }
-    float multiplier[kBlocksPerTile];
-    *reinterpret_cast<float4*>(multiplier) =
-        *reinterpret_cast<const float4*>(scales->multiplier[thread / 64]);
     float tile_max[2];
-    largest_scores(s, multiplier, tile_max);
-
-    const float factor[2] = {rows[0].factor, rows[1].factor};
-    rows[0].factor = rows[1].factor = 1.0f;
+    largest_scores<!kGeneral>(s, multiplier, tile_max);
     const bool first[2] = {rows[0].m == -kFloatInfinity, rows[1].m == -kFloatInfinity};
     const bool grows = tile_max[0] - rows[0].m > args_.tau || tile_max[1] - rows[1].m > args_.tau;
     if (__any_sync(kWholeWarp, grows)) {
       renew(&rows[0], tile_max[0]);
       renew(&rows[1], tile_max[1]);
     }
-    bool usual = false;
-    if constexpr (!kMasked) {
-      usual = __all_sync(kWholeWarp, rows[0].reference == scales->reference &&
-                                         rows[1].reference == scales->reference &&
-                                         scales->whole_sum_unit != 0.0f);
-    }
-    RowBias bias[2];
-    if (__builtin_expect(usual, !kMasked)) {
+    if constexpr (!kGeneral) {
       rows[0].l *= rows[0].factor;
       rows[1].l *= rows[1].factor;
       const float4 fold = *reinterpret_cast<const float4*>(scales->fold);
       bias[0] = usual_bias(fold, rows[0]);
       bias[1] = usual_bias(fold, rows[1]);
     } else {
-      const bool in_product[2] = {refer_row<kMasked>(scales, seen[0], first[0], &rows[0]),
-                                  refer_row<kMasked>(scales, seen[1], first[1], &rows[1])};
+      int2* stored = references(thread);
+      int reference[2] = {stored->x, stored->y};
+      const bool in_product[2] = {refer_row(scales, seen[0], first[0], &rows[0], &reference[0]),
+                                  refer_row(scales, seen[1], first[1], &rows[1], &reference[1])};
+      *stored = {reference[0], reference[1]};
+      const int least = __reduce_min_sync(kWholeWarp, smaller(reference[0], reference[1]));
+      const int most = __reduce_max_sync(kWholeWarp, larger(reference[0], reference[1]));
+      common_reference_ = least == most ? least : kNoCommonReference;
       rows[0].l *= rows[0].factor;
       rows[1].l *= rows[1].factor;
       if (__builtin_expect(__any_sync(kWholeWarp, !in_product[0] || !in_product[1]), 0)) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const float sum = sum_in_registers(s, half, scales, multiplier, rows[half]);
+          const float sum =
+              sum_in_registers(s, half, scales, multiplier, rows[half], reference[half]);
           if (!in_product[half]) rows[half].l = -(rows[half].l + sum);
         }
       }
-      bias[0] = general_bias(scales, rows[0]);
-      bias[1] = general_bias(scales, rows[1]);
+      bias[0] = general_bias(scales, rows[0], reference[0]);
+      bias[1] = general_bias(scales, rows[1], reference[1]);
     }
-    exponentials<kAdd>(s, p, o, t, factor, multiplier, bias);
   }
 
-  /// P-hat of the tile, and O += the product of the one before.
+  /// P-hat of a tile from its scores. With kAdd the product of the tile before is added to O on the
+  /// way.
   template <bool kAdd>
+  FLAMIA_DEVICE void softmax(float (&s)[kScores], uint32_t (&p)[4][4], float (&o)[kOutputs],
+                             const float (&t)[kProducts], Row (&rows)[2],
+                             const WorkDescription* description) {
+    const TileScales* scales = scales_of(tiles_);
+    const int thread = consumer_thread();
+    float multiplier[kBlocksPerTile];
+    *reinterpret_cast<float4*>(multiplier) =
+        *reinterpret_cast<const float4*>(scales->multiplier[thread / 64]);
+    const float factor[2] = {rows[0].factor, rows[1].factor};
+    rows[0].factor = rows[1].factor = 1.0f;
+    RowBias bias[2];
+    // Only scores above m matter; where no m is negative they are positive. The general form gives
+    // the same bits, whatever the neighbours in the warp are.
+    const bool special = (scales->masked >> group_ & 1) != 0 || scales->whole_sum_unit == 0.0f ||
+                         scales->reference != common_reference_ ||
+                         !(rows[0].m >= 0.0f && rows[1].m >= 0.0f);
+    if (__any_sync(kWholeWarp, special)) {
+      renew_rows<true>(s, multiplier, rows, bias, scales, thread, description);
+    } else {
+      renew_rows<false>(s, multiplier, rows, bias, scales, thread, description);
+    }
+    if constexpr (kAdd) add_product(o, t, factor);
+    exponentials(s, p, multiplier, bias);
+  }
+
   FLAMIA_DEVICE static void exponentials(float (&s)[kScores], uint32_t (&p)[4][4],
-                                         float (&o)[kOutputs], const float (&t)[kProducts],
-                                         const float (&factor)[2],
                                          const float (&multiplier)[kBlocksPerTile],
                                          const RowBias (&bias)[2]) {
-    if constexpr (kAdd) add_product(o, t, factor);
     constexpr int kWords = kScores / 4;
 #pragma unroll
     for (int word = 0; word < kWords; ++word) {
@@ -374,7 +406,9 @@ class ForwardConsumer {
 #pragma unroll
     for (int i = 0; i < kOutputs; ++i) o[i] = 0.0f;
     Row rows[2];
-    rows[0] = rows[1] = Row{-kFloatInfinity, 0.0f, 1.0f, 0};
+    rows[0] = rows[1] = Row{-kFloatInfinity, 0.0f, 1.0f};
+    *references(consumer_thread()) = {0, 0};
+    common_reference_ = 0;
     const uint32_t count = ptx::uniform(
         static_cast<uint32_t>(description->item.tile_end - description->item.tile_begin));
     if (count > 0) attend_tiles(description, buffer, count, o, rows);
@@ -398,7 +432,7 @@ class ForwardConsumer {
     ptx::wgmma_wait<0>();
     ptx::pin(s);
     arrive(base_ + Map::kKeyEmpty + 8 * stage);
-    softmax_of<false>(s, p, o, t, rows, description);
+    softmax<false>(s, p, o, t, rows, description);
 
     while (--left > 0) {
       const uint32_t value_stage = stage;
@@ -418,7 +452,7 @@ class ForwardConsumer {
       arrive(base_ + Map::kValueEmpty + 8 * value_stage);
       arrive(base_ + Map::kKeyEmpty + 8 * stage);
       add_sums(t, rows, tiles_ - 1);
-      softmax_of<true>(s, p, o, t, rows, description);
+      softmax<true>(s, p, o, t, rows, description);
     }
 
     ptx::mbarrier_wait(base_ + Map::kValueFull + 8 * stage, parity);
@@ -433,24 +467,12 @@ class ForwardConsumer {
     ++tiles_;
   }
 
-  template <bool kAdd>
-  FLAMIA_DEVICE void softmax_of(float (&s)[kScores], uint32_t (&p)[4][4], float (&o)[kOutputs],
-                                const float (&t)[kProducts], Row (&rows)[2],
-                                const WorkDescription* description) const {
-    if (scales_of(tiles_)->masked >> group_ & 1) {
-      softmax<true, kAdd>(s, p, o, t, rows, description);
-    } else {
-      softmax<false, kAdd>(s, p, o, t, rows, description);
-    }
-  }
-
   /// Writes O, its residual and the log-sum-exp of the rows that exist.
   FLAMIA_DEVICE void store(const WorkDescription* description, float (&o)[kOutputs],
                            const Row (&rows)[2]) const {
     const int thread = consumer_thread();
     const int first = first_row(thread);
-    const RowPlace place(args_, description->item.query_token + first);
-    const RowPlace next(args_, description->item.query_token + first + 8);
+    const RowPlace place(args_, description->item.query_token);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const Row& row = rows[half];
@@ -462,12 +484,14 @@ class ForwardConsumer {
         o[i + 2 * half + 1] = empty ? 0.0f : o[i + 2 * half + 1] * inverse;
       }
       if (thread % 4 == 0 && first + 8 * half < description->item.rows) {
-        const float lse = kLn2 * (row.m + static_cast<float>(row.reference) +
-                                  ptx::log2_approximate(row.l) - args_.p_log2);
-        const RowPlace& at = half == 0 ? place : next;
+        const int2 reference = *references(thread);
+        const float lse =
+            kLn2 * (row.m + static_cast<float>(half == 0 ? reference.x : reference.y) +
+                    ptx::log2_approximate(row.l) - args_.p_log2);
         args_.lse
-            .data[at.batch * args_.lse.batch_stride + description->head * args_.lse.head_stride +
-                  at.position * args_.lse.token_stride] = empty ? kEmptyLse : lse;
+            .data[place.batch * args_.lse.batch_stride + description->head * args_.lse.head_stride +
+                  (place.position + first + 8 * half) * args_.lse.token_stride] =
+            empty ? kEmptyLse : lse;
       }
     }
     uint32_t main[kOutputs / 2];
@@ -494,34 +518,40 @@ class ForwardConsumer {
     }
   };
 
-  /// Sixteen rows of this warp, as accumulator fragments, through shared memory: lane r copies row
-  /// r out in one piece.
+  /// Sixteen rows of this warp, as accumulator fragments, through shared memory, so that they leave
+  /// in whole lines.
   FLAMIA_DEVICE void store_rows(const WorkDescription* description, const Bf16Output& output,
                                 const uint32_t (&pairs)[kOutputs / 2], int thread) const {
     const int lane = thread % 32;
     const int warp = thread / 32;
     const uint32_t rows = base_ + Map::kOutput + warp * Map::kOutputBytes;
-    if (lane < 16) ptx::bulk_wait_read();
-    __syncwarp();
     // Matrices of a store: rows 0-7 and 8-15 of eight columns, then of the next eight.
     const uint32_t address =
         rows + (lane % 16) * Map::kOutputRowBytes + static_cast<uint32_t>(lane / 16) * 16;
+    __syncwarp();
 #pragma unroll
     for (int k = 0; k < kHeadDim / 16; ++k) {
       ptx::store_matrices(address + 32 * k,
                           {pairs[4 * k], pairs[4 * k + 1], pairs[4 * k + 2], pairs[4 * k + 3]});
     }
-    ptx::fence_async_shared();
     __syncwarp();
-    const int row = warp * 16 + lane;
-    if (lane < 16 && row < description->item.rows) {
-      const RowPlace place(args_, description->item.query_token + row);
-      ptx::bulk_store(output.data + place.batch * output.batch_stride +
-                          place.position * output.token_stride +
-                          description->head * output.head_stride,
-                      rows + static_cast<uint32_t>(lane * Map::kOutputRowBytes), 2 * kHeadDim);
+    constexpr int kVectors = kHeadDim / 8;  // of a row
+    constexpr int kRowsAtOnce = 32 / kVectors;
+    const int column = lane % kVectors;
+    const unsigned char* source = shared_ + Map::kOutput + warp * Map::kOutputBytes + column * 16;
+    // The rows of a tile are neighbours: a sequence of a batch is a document.
+    const RowPlace place(args_, description->item.query_token);
+    uint16_t* destination = output.data + place.batch * output.batch_stride +
+                            place.position * output.token_stride +
+                            description->head * output.head_stride + column * 8;
+#pragma unroll
+    for (int r = 0; r < 16; r += kRowsAtOnce) {
+      const int row = r + lane / kVectors;
+      if (warp * 16 + row < description->item.rows) {
+        *reinterpret_cast<uint4*>(destination + (warp * 16 + row) * output.token_stride) =
+            *reinterpret_cast<const uint4*>(source + row * Map::kOutputRowBytes);
+      }
     }
-    if (lane < 16) ptx::bulk_commit();
   }
 
   const ForwardArgs& args_;
@@ -529,6 +559,7 @@ class ForwardConsumer {
   uint32_t base_;
   uint32_t group_;
   uint32_t tiles_ = 0;
+  int common_reference_ = 0;  ///< E of all rows of the warp, if they have one
 };
 
 }  // namespace flamia::hopper
