@@ -41,6 +41,29 @@ Case::Case(const Shape& shape, uint64_t seed) : shape_(shape) {
   d_o_data = normal_values(query_values, &random);
 }
 
+Case Case::repeated(int times) const {
+  Shape shape = shape_;
+  shape.lengths.clear();
+  shape.lengths_k.clear();
+  shape.tail = 0;
+  Case result(shape);
+  const auto append = [times](auto* to, const auto& from) {
+    to->reserve(from.size() * static_cast<size_t>(times));
+    for (int time = 0; time < times; ++time) to->insert(to->end(), from.begin(), from.end());
+  };
+  append(&result.shape_.lengths, shape_.lengths);
+  append(&result.shape_.lengths_k, shape_.lengths_k);
+  result.cu_q = cumulative(result.shape_.lengths);
+  result.cu_k =
+      cumulative(shape_.lengths_k.empty() ? result.shape_.lengths : result.shape_.lengths_k);
+  result.query_tokens_ = result.cu_q.back();
+  result.key_tokens_ = result.cu_k.back();
+  append(&result.q_data, q_data);
+  append(&result.k_data, k_data);
+  append(&result.v_data, v_data);
+  return result;
+}
+
 Problem Case::problem() const {
   Problem problem;
   problem.query_tokens = query_tokens_;

@@ -32,6 +32,9 @@ class Case {
  public:
   explicit Case(const Shape& shape, uint64_t seed = 1);
 
+  /// This case's documents `times` times, one after the other; without d_o.
+  Case repeated(int times) const;
+
   const Shape& shape() const { return shape_; }
   int64_t query_tokens() const { return query_tokens_; }
   int64_t key_tokens() const { return key_tokens_; }

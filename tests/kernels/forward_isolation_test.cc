@@ -1,0 +1,148 @@
+// What must not change a row of the forward kernel: other documents, their contents, where the
+// document lies, future tokens, the order in which the machine runs. All bit for bit.
+// Runs on the virtual GPU, or by hand on a real one.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "tests/kernels/forward_compare.h"
+
+namespace flamia::test {
+namespace {
+
+Options causal() { return options_of(Path::kMxfp8, MaskKind::kCausal); }
+Options full() { return options_of(Path::kMxfp8, MaskKind::kFull); }
+Options with_window(int64_t left, int64_t right) {
+  Options options;
+  options.mask = {MaskKind::kWindow, left, right};
+  return options;
+}
+
+/// Rows [first, first + count) of every head.
+ForwardResult rows_of(const ForwardResult& all, const Shape& shape, int64_t first, int64_t count) {
+  ForwardResult result;
+  const int64_t width = int64_t{shape.heads} * shape.dim;
+  const auto rows = [&](const std::vector<uint16_t>& from) {
+    return std::vector<uint16_t>(from.begin() + first * width,
+                                 from.begin() + (first + count) * width);
+  };
+  result.o = rows(all.o);
+  result.residual = rows(all.residual);
+  const int64_t tokens = static_cast<int64_t>(all.o.size()) / width;
+  for (int64_t head = 0; head < shape.heads; ++head) {
+    const auto begin = all.lse.begin() + head * tokens + first;
+    result.lse.insert(result.lse.end(), begin, begin + count);
+  }
+  return result;
+}
+
+/// Copies one document's rows of a tensor.
+void copy_rows(const std::vector<uint16_t>& from, int64_t from_row, std::vector<uint16_t>* to,
+               int64_t to_row, int64_t rows, int64_t width) {
+  std::copy_n(from.begin() + from_row * width, rows * width, to->begin() + to_row * width);
+}
+
+/// A document alone and inside rows of others, at several offsets.
+void check_places(int dim, const Options& options) {
+  Case alone({{161}, {}, 2, 1, dim, 0}, 31);
+  // Magnitudes that send some tiles through the slow paths.
+  for (int64_t token = 64; token < 96; ++token) alone.scale_key_token(token, 0x1p-9f);
+  const ForwardResult wanted = device_forward(alone, options);
+  for (const std::vector<int32_t>& before :
+       {std::vector<int32_t>{1}, {31, 0}, {32}, {33, 130}, {127}}) {
+    Shape shape{before, {}, 2, 1, dim, 7};
+    shape.lengths.push_back(161);
+    shape.lengths.push_back(45);
+    Case row(shape, 32);
+    int64_t at = 0;
+    for (const int32_t length : before) at += length;
+    copy_rows(alone.q_data, 0, &row.q_data, at, 161, 2 * dim);
+    copy_rows(alone.k_data, 0, &row.k_data, at, 161, dim);
+    copy_rows(alone.v_data, 0, &row.v_data, at, 161, dim);
+    expect_same_bits(rows_of(device_forward(row, options), shape, at, 161), wanted);
+  }
+}
+
+TEST(ForwardIsolation, PlaceInTheRow) {
+  check_places(64, causal());
+  check_places(64, full());
+  check_places(64, with_window(50, 20));
+  check_places(128, causal());
+}
+
+/// NaN, infinities and huge values of neighbours.
+TEST(ForwardIsolation, NeighboursContents) {
+  const Shape shape{{40, 150, 60}, {}, 1, 1, 64, 5};
+  for (const Options& options : {causal(), full(), with_window(33, 5)}) {
+    Case clean(shape, 33);
+    const ForwardResult wanted = rows_of(device_forward(clean, options), shape, 40, 150);
+    for (const float poison : {std::nanf(""), std::numeric_limits<float>::infinity(), 3e38f}) {
+      Case poisoned(shape, 33);
+      for (int64_t token = 0; token < poisoned.query_tokens(); ++token) {
+        if (token >= 40 && token < 190) continue;
+        for (int c = 0; c < 64; ++c) {
+          poisoned.q(token, 0, c) = poisoned.k(token, 0, c) = poisoned.v(token, 0, c) =
+              float_to_bf16(poison);
+        }
+      }
+      expect_same_bits(rows_of(device_forward(poisoned, options), shape, 40, 150), wanted);
+    }
+  }
+}
+
+/// Future keys and values, in the tile of the rows and after it, by factors that move every
+/// exponent. Earlier rows outside the 32-token block of the change keep their bits.
+TEST(ForwardIsolation, FutureTokens) {
+  const Shape shape{{200}, {}, 1, 1, 64, 0};
+  for (const KvOrder order : {KvOrder::kReverse, KvOrder::kForward}) {
+    Options options = causal();
+    options.kv_order = order;
+    Case clean(shape, 34);
+    const ForwardResult wanted = device_forward(clean, options);
+    for (const int64_t changed : {33, 100, 127, 128, 161}) {
+      for (const float factor : {1024.0f, 1e6f, 0.0f}) {
+        SCOPED_TRACE(testing::Message() << "token " << changed << " factor " << factor);
+        Case leaky(shape, 34);
+        leaky.scale_key_token(changed, factor);
+        const int64_t safe = changed / 32 * 32;
+        expect_same_bits(rows_of(device_forward(leaky, options), shape, 0, safe),
+                         rows_of(wanted, shape, 0, safe));
+      }
+    }
+  }
+}
+
+/// Every launch of the virtual GPU has another order of warps, copies and CTAs.
+TEST(ForwardIsolation, SameBitsEveryTime) {
+  Case one({{300, 20, 0, 140, 1}, {}, 2, 1, 128, 3}, 36);
+  for (int64_t token = 200; token < 232; ++token) one.scale_key_token(token, 0x1p-9f);
+  const ForwardResult first = expect_like_cpu(one, causal());
+  for (int launch = 0; launch < 4; ++launch) {
+    expect_same_bits(device_forward(one, causal()), first);
+  }
+}
+
+/// NaN and infinities inside the document: whoever sees them gets what the CPU backend gives.
+TEST(ForwardIsolation, NotANumberInside) {
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const float poison : {std::nanf(""), inf, -inf}) {
+    for (int tensor = 0; tensor < 3; ++tensor) {
+      for (const int64_t token : {5, 70, 150}) {
+        SCOPED_TRACE(testing::Message() << poison << " tensor " << tensor << " token " << token);
+        Case one({{200}, {}, 1, 1, 64, 0}, 37);
+        uint16_t& x = tensor == 0   ? one.q(token, 0, 3)
+                      : tensor == 1 ? one.k(token, 0, 3)
+                                    : one.v(token, 0, 3);
+        x = float_to_bf16(poison);
+        expect_like_cpu(one, causal());
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace flamia::test

@@ -1,0 +1,200 @@
+// The forward kernel on inputs whose answer is known or whose magnitudes are extreme: what random
+// tensors cannot see. Runs on the virtual GPU, or by hand on a real one.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "tests/kernels/forward_compare.h"
+
+namespace flamia::test {
+namespace {
+
+Options causal() { return options_of(Path::kMxfp8, MaskKind::kCausal); }
+Options full() { return options_of(Path::kMxfp8, MaskKind::kFull); }
+Options in_order(Options options, KvOrder order) {
+  options.kv_order = order;
+  return options;
+}
+/// Scores are then exact products of the inputs' codes.
+Options plain(Options options) {
+  options.hadamard = Hadamard::kOff;
+  options.softmax_scale = 1.0f;
+  return options;
+}
+constexpr KvOrder kBothOrders[] = {KvOrder::kReverse, KvOrder::kForward};
+
+/// q = e_0 and k_j = score(j) e_0: the score of key j is score(j), as far as E4M3 holds it.
+void set_scores(Case& one, const std::function<float(int64_t)>& score) {
+  std::fill(one.q_data.begin(), one.q_data.end(), uint16_t{0});
+  std::fill(one.k_data.begin(), one.k_data.end(), uint16_t{0});
+  for (int head = 0; head < one.shape().heads; ++head) {
+    for (int64_t i = 0; i < one.query_tokens(); ++i) one.q(i, head, 0) = float_to_bf16(1.0f);
+  }
+  for (int head = 0; head < one.shape().kv_heads; ++head) {
+    for (int64_t j = 0; j < one.key_tokens(); ++j) one.k(j, head, 0) = float_to_bf16(score(j));
+  }
+}
+void set_v(Case& one, const std::function<float(int64_t, int)>& value) {
+  for (int head = 0; head < one.shape().kv_heads; ++head) {
+    for (int64_t j = 0; j < one.key_tokens(); ++j) {
+      for (int c = 0; c < one.shape().dim; ++c) one.v(j, head, c) = float_to_bf16(value(j, c));
+    }
+  }
+}
+/// Multiplies V by 2^exponent of each 32-token block.
+void scale_v_blocks(Case& one, const std::function<int(int64_t)>& exponent) {
+  for (int head = 0; head < one.shape().kv_heads; ++head) {
+    for (int64_t j = 0; j < one.key_tokens(); ++j) {
+      for (int c = 0; c < one.shape().dim; ++c) {
+        one.v(j, head, c) =
+            float_to_bf16(std::ldexp(bf16_to_float(one.v(j, head, c)), exponent(j / 32)));
+      }
+    }
+  }
+}
+
+TEST(ForwardStructure, OfOnesIsOne) {
+  for (const int dim : {64, 128}) {
+    Case one({{1, 33, 200, 129}, {}, 2, 1, dim, 0}, 21);
+    one.fill_v(1.0f);
+    for (const Options& options : {causal(), full()}) {
+      const ForwardResult got = expect_like_cpu(one, options);
+      for (const uint16_t o : got.o) ASSERT_EQ(o, float_to_bf16(1.0f));
+      for (const double o : whole_output(got)) ASSERT_NEAR(o, 1.0, 2e-3);
+    }
+  }
+}
+
+/// Every channel and every key has its own value: a permuted token or channel shows.
+TEST(ForwardStructure, ValuesThatCountChannelsAndKeys) {
+  for (const int dim : {64, 128}) {
+    Case one({{200}, {}, 1, 1, dim, 0}, 22);
+    set_v(one, [](int64_t, int c) { return static_cast<float>(c % 16 + 1) * (c < 64 ? 1 : -2); });
+    for (const Options& options : {causal(), full()}) {
+      const ForwardResult got = expect_like_cpu(one, options);
+      for (size_t i = 0; i < got.o.size(); ++i) {
+        const int c = static_cast<int>(i) % dim;
+        ASSERT_NEAR(bf16_to_float(got.o[i]), (c % 16 + 1) * (c < 64 ? 1 : -2),
+                    0.01 * std::fabs(bf16_to_float(got.o[i])));
+      }
+    }
+  }
+}
+
+/// One key takes all of the probability: O is its V row, for each place of the key.
+TEST(ForwardStructure, OneHotKey) {
+  for (const int64_t hot : {0, 1, 9, 31, 32, 77, 127, 128, 160, 199}) {
+    SCOPED_TRACE(hot);
+    Case one({{200}, {}, 1, 1, 64, 0}, 23);
+    set_scores(one, [&](int64_t j) { return j == hot ? 64.0f : 0.0f; });
+    set_v(one, [](int64_t j, int c) { return static_cast<float>((j * 7 + c * 5) % 15 + 1); });
+    const ForwardResult got = expect_like_cpu(one, plain(full()));
+    for (size_t i = 0; i < got.o.size(); ++i) {
+      ASSERT_EQ(bf16_to_float(got.o[i]),
+                static_cast<float>((hot * 7 + static_cast<int64_t>(i) % 64 * 5) % 15 + 1));
+    }
+    for (const float lse : got.lse) ASSERT_NEAR(lse, 64.0f, 1e-3);
+  }
+}
+
+TEST(ForwardStructure, MaximaThatRiseAndFall) {
+  Case one({{400}, {}, 1, 1, 64, 0}, 24);
+  for (const float slope : {0.02f, -0.02f, 0.5f, 8.0f, -8.0f}) {
+    for (const KvOrder order : kBothOrders) {
+      SCOPED_TRACE(testing::Message() << "slope " << slope << " order " << static_cast<int>(order));
+      set_scores(one, [&](int64_t j) { return slope * static_cast<float>(j / 16); });
+      Options options = in_order(plain(full()), order);
+      expect_like_cpu(one, options);
+      options.tau = 0.75f;
+      expect_like_cpu(one, options);
+    }
+  }
+}
+
+TEST(ForwardStructure, EqualScoresAverage) {
+  Case one({{257}, {}, 1, 1, 128, 0}, 25);
+  std::fill(one.q_data.begin(), one.q_data.end(), uint16_t{0});
+  one.add_to_v(0.5f);
+  expect_like_cpu(one, causal());
+  set_scores(one, [](int64_t) { return -416.0f; });  // all equal, all far below zero
+  const ForwardResult got = expect_like_cpu(one, plain(causal()));
+  for (size_t i = 0; i < got.lse.size(); ++i) {
+    ASSERT_NEAR(got.lse[i], -416.0 + std::log(static_cast<double>(i + 1)), 1e-3);
+  }
+}
+
+/// A sink: one key with V = 0 and most of the mass beside many diffuse keys with V = 1.
+TEST(ForwardStructure, SinkKeepsItsMass) {
+  for (const float sink_score : {4.0f, 6.0f}) {
+    for (const float sink_v : {0.0f, 0x1p-10f, 0x1p-20f, 0x1p-40f}) {
+      for (const KvOrder order : kBothOrders) {
+        SCOPED_TRACE(testing::Message()
+                     << sink_score << " " << sink_v << " " << static_cast<int>(order));
+        Case one({{400}, {}, 1, 1, 64, 0}, 26);
+        set_scores(one, [&](int64_t j) { return j == 0 ? sink_score : 0.0f; });
+        // Its whole block has small V, so that its exponent is far below the others'.
+        set_v(one, [&](int64_t j, int) { return j < 32 ? sink_v : 1.0f; });
+        const Options options = in_order(plain(full()), order);
+        const ForwardResult got = expect_like_cpu(one, options);
+        const double sum = std::exp(static_cast<double>(sink_score)) + 399;
+        for (const uint16_t o : got.o) {
+          ASSERT_NEAR(bf16_to_float(o) * sum / 368, 1.0, 0.04);
+        }
+      }
+    }
+  }
+}
+
+/// The sink alone has V = 0, the other keys of its block do not.
+TEST(ForwardStructure, SinkInsideABlock) {
+  Case one({{600}, {}, 1, 1, 64, 0}, 26);
+  set_scores(one, [](int64_t j) { return j == 0 ? 6.0f : 0.0f; });
+  set_v(one, [](int64_t j, int) { return j == 0 ? 0.0f : 1.0f; });
+  const ForwardResult got = expect_like_cpu(one, plain(full()));
+  const double expected = 599 / (std::exp(6.0) + 599);
+  for (const uint16_t o : got.o) ASSERT_NEAR(bf16_to_float(o) / expected, 1.0, 0.04);
+}
+
+/// V of every block has its own magnitude.
+struct Decades {
+  const char* name;
+  int step;    ///< powers of two from block to block
+  int period;  ///< blocks until it starts again
+  int start;
+};
+class ForwardDecades : public testing::TestWithParam<Decades> {};
+
+TEST_P(ForwardDecades, ValueBlocks) {
+  const Decades& decades = GetParam();
+  Case one({{290, 70}, {}, 1, 1, 64, 0}, 27);
+  scale_v_blocks(one, [&](int64_t block) {
+    return decades.start + decades.step * static_cast<int>(block % decades.period);
+  });
+  for (const KvOrder order : kBothOrders) {
+    for (const Options& options : {causal(), full()}) {
+      SCOPED_TRACE(testing::Message() << "order " << static_cast<int>(order) << " mask "
+                                      << static_cast<int>(options.mask.kind));
+      expect_like_cpu(one, in_order(options, order));
+    }
+  }
+  Options options = causal();
+  options.row_sum = RowSum::kP;
+  expect_like_cpu(one, options);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ForwardDecades,
+    testing::Values(Decades{"near", 1, 3, 0}, Decades{"limit", 4, 2, 0},
+                    Decades{"past_limit", 5, 2, 0}, Decades{"rising", 6, 16, -40},
+                    Decades{"falling", -6, 16, 40}, Decades{"spread", 40, 4, -70},
+                    Decades{"spread_down", -40, 4, 60}, Decades{"tiles_up", 12, 16, -50},
+                    Decades{"tiles_down", -12, 16, 70}, Decades{"small", -4, 5, -60},
+                    Decades{"large", 3, 4, 95}),
+    [](const testing::TestParamInfo<Decades>& one) { return std::string(one.param.name); });
+
+}  // namespace
+}  // namespace flamia::test
