@@ -124,7 +124,11 @@ struct Call {
   int sms = 0;
 
   void run_quantize() const { check(flamia::cuda::launch_quantize(quantize, head_dim, nullptr)); }
-  void run_forward() const { check(flamia::cuda::launch_forward(forward, head_dim, sms, nullptr)); }
+  void run_forward(bool residual) const {
+    ForwardArgs args = forward;
+    if (!residual) args.o_residual.data = nullptr;
+    check(flamia::cuda::launch_forward(args, head_dim, sms, nullptr));
+  }
 };
 
 struct Settings {
