@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/kernels/forward_compare.h"
@@ -157,6 +159,39 @@ TEST(ForwardStructure, SinkInsideABlock) {
   const ForwardResult got = expect_like_cpu(one, plain(full()));
   const double expected = 599 / (std::exp(6.0) + 599);
   for (const uint16_t o : got.o) ASSERT_NEAR(bf16_to_float(o) / expected, 1.0, 0.04);
+}
+
+/// V that falls by more than FP32 holds while the tiles go by: O is the first tile's.
+TEST(ForwardStructure, ValuesThatFallTileByTile) {
+  for (const auto& [early, late] :
+       {std::pair{1.0f, 0.0f}, {0x1p40f, 0.0f}, {0x1p60f, 0x1p-60f}, {0x1p100f, 0x1p-80f}}) {
+    SCOPED_TRACE(testing::Message() << early << " to " << late);
+    Case one({{512}, {}, 1, 1, 64, 0}, 28);
+    set_v(one, [&](int64_t j, int c) {
+      return static_cast<float>((j * 7 + c * 5) % 15 + 1) * (j < 128 ? early : late);
+    });
+    const Options options = in_order(full(), KvOrder::kForward);
+    const ForwardResult got = expect_like_cpu(one, options);
+    const oracle::Result exact = one.reference(options, false);
+    EXPECT_LE(relative_error(got.o, exact.o), 0.05);
+  }
+}
+
+/// V below 2^-81 counts as zero: exponents below -90 are not kept. The sums do not suffer; they add
+/// probabilities that are not rounded, where the CPU backend rounds.
+TEST(ForwardStructure, ValuesTooSmallToKeep) {
+  Case one({{300}, {}, 1, 1, 64, 0}, 29);
+  ForwardTolerance tolerance;
+  tolerance.row_lse = tolerance.lse = 0.03;
+  tolerance.row = tolerance.o = 1;
+  tolerance.o_floor = 0x1p-80;
+  for (const float small : {0.0f, 0x1p-100f, 0x1p-120f}) {
+    for (const KvOrder order : kBothOrders) {
+      SCOPED_TRACE(testing::Message() << small << " order " << static_cast<int>(order));
+      set_v(one, [&](int64_t, int) { return small; });
+      expect_like_cpu(one, in_order(causal(), order), tolerance);
+    }
+  }
 }
 
 /// V of every block has its own magnitude.
