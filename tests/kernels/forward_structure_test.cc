@@ -177,6 +177,16 @@ TEST(ForwardStructure, ValuesThatFallTileByTile) {
   }
 }
 
+/// The reverse: the row sum keeps what tiny V contributed, however large V becomes.
+TEST(ForwardStructure, RowSumsOutliveRisingValues) {
+  Case one({{512}, {}, 1, 1, 64, 0}, 29);
+  set_v(one, [](int64_t j, int) { return j < 384 ? 0x1p-80f : 0x1p100f; });
+  const Options options = in_order(full(), KvOrder::kForward);
+  const ForwardResult got = expect_like_cpu(one, options);
+  const oracle::Result exact = one.reference(options, false);
+  EXPECT_LE(relative_error(got.o, exact.o), 0.05);
+}
+
 /// V below 2^-81 counts as zero: exponents below -90 are not kept. The sums do not suffer; they add
 /// probabilities that are not rounded, where the CPU backend rounds.
 TEST(ForwardStructure, ValuesTooSmallToKeep) {

@@ -251,7 +251,12 @@ class ForwardConsumer {
     }
     if (sees && (first || wanted != *reference)) {
       const int next = first ? wanted : larger(wanted, *lowest);
-      if (!first) row->factor *= pow2(*reference - next);
+      if (!first) {
+        const int change = *reference - next;
+        row->factor *= pow2(change);  // O of V that is too small to count may vanish, its mass not
+        row->l *= pow2(change / 2);
+        row->l *= pow2(change - change / 2);
+      }
       *reference = next;
       *lowest = first ? next - kMaxReferenceDrop : larger(next - kMaxReferenceDrop, *lowest);
     }
@@ -300,9 +305,9 @@ class ForwardConsumer {
       renew(&rows[0], tile_max[0]);
       renew(&rows[1], tile_max[1]);
     }
+    rows[0].l *= rows[0].factor;
+    rows[1].l *= rows[1].factor;
     if constexpr (!kGeneral) {
-      rows[0].l *= rows[0].factor;
-      rows[1].l *= rows[1].factor;
       const float4 fold = *reinterpret_cast<const float4*>(scales->fold);
       bias[0] = usual_bias(fold, rows[0]);
       bias[1] = usual_bias(fold, rows[1]);
@@ -317,8 +322,6 @@ class ForwardConsumer {
       const int least = __reduce_min_sync(kWholeWarp, smaller(reference[0], reference[1]));
       const int most = __reduce_max_sync(kWholeWarp, larger(reference[0], reference[1]));
       common_reference_ = least == most ? least : kNoCommonReference;
-      rows[0].l *= rows[0].factor;
-      rows[1].l *= rows[1].factor;
       if (__builtin_expect(__any_sync(kWholeWarp, !in_product[0] || !in_product[1]), 0)) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
