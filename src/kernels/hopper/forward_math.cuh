@@ -237,8 +237,10 @@ class ForwardConsumer {
   /// few tiles need. Returns whether the constant rows give the row's sum.
   FLAMIA_DEVICE bool refer_row(const TileScales* scales, const VisibleKeys& seen, bool first,
                                Row* row, int* reference, int* lowest) const {
-    bool in_product = !args_.sum_of_p;
     const bool sees = seen.begin < seen.end;
+    // The constant rows count in units of the first block: a row that does not see it must not
+    // depend on it.
+    bool in_product = !args_.sum_of_p && (!sees || seen.begin < kTokenBlock);
     const int wanted = sees ? largest_visible(scales, seen.begin, seen.end) : *reference;
 #pragma unroll
     for (int g = 0; g < kBlocksPerTile; ++g) {
