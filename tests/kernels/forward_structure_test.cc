@@ -204,6 +204,22 @@ TEST(ForwardStructure, ValuesTooSmallToKeep) {
   }
 }
 
+/// Softmax scales from none to so large that only the largest score counts; rows and keys of zeros.
+TEST(ForwardStructure, SoftmaxScales) {
+  for (const float scale : {0.0f, 1e-37f, 1e-10f, 1.0f, 1e4f}) {
+    for (const bool zeros : {false, true}) {
+      SCOPED_TRACE(testing::Message() << scale << (zeros ? " with zeros" : ""));
+      Case one({{140}, {}, 1, 1, 64, 0}, 30);
+      for (int64_t token = 32; zeros && token < 96; ++token) {
+        for (int c = 0; c < 64; ++c) one.q(token, 0, c) = one.k(token + 16, 0, c) = 0;
+      }
+      Options options = causal();
+      options.softmax_scale = scale;
+      expect_like_cpu(one, options);
+    }
+  }
+}
+
 /// V of every block has its own magnitude.
 struct Decades {
   const char* name;
