@@ -161,6 +161,67 @@ TEST(ForwardStructure, SinkInsideABlock) {
   for (const uint16_t o : got.o) ASSERT_NEAR(bf16_to_float(o) / expected, 1.0, 0.04);
 }
 
+/// Multiplies a token's or a block's row of a tensor.
+void scale_rows(std::vector<uint16_t>* rows, int dim, int64_t first, int64_t count, float factor) {
+  for (int64_t i = first * dim; i < (first + count) * dim; ++i) {
+    uint16_t& x = (*rows)[static_cast<size_t>(i)];
+    x = float_to_bf16(bf16_to_float(x) * factor);
+  }
+}
+
+/// Single tokens far above the others: their block's other codes vanish, scores reach 10^6.
+TEST(ForwardStructure, Spikes) {
+  for (const float factor : {1e4f, 1e6f, 1e12f}) {
+    for (int tensor = 0; tensor < 3; ++tensor) {
+      SCOPED_TRACE(testing::Message() << factor << " in tensor " << tensor);
+      Case one({{260}, {}, 1, 1, 64, 0}, 51);
+      std::vector<uint16_t>* rows = tensor == 0   ? &one.q_data
+                                    : tensor == 1 ? &one.k_data
+                                                  : &one.v_data;
+      for (const int64_t token : {3, 40, 130}) scale_rows(rows, 64, token, 1, factor);
+      expect_like_cpu(one, causal());
+      expect_like_cpu(one, full());
+    }
+  }
+}
+
+/// Blocks of Q and K over many decades: the multipliers of scores differ within a tile.
+TEST(ForwardStructure, MagnitudesOfQueriesAndKeys) {
+  for (const int step : {1, 3, 20, 60}) {
+    SCOPED_TRACE(step);
+    Case one({{260}, {}, 1, 1, 64, 0}, 52);
+    for (int64_t block = 0; block < 8; ++block) {
+      const int power = static_cast<int>(block % 4) - 2;
+      scale_rows(&one.q_data, 64, block * 32, 32, std::ldexp(1.0f, step * power / 2));
+      scale_rows(&one.k_data, 64, block * 32, 32, std::ldexp(1.0f, -step * power / 2));
+    }
+    scale_rows(&one.k_data, 64, 96, 32, 0.0f);
+    // Many keys far below the largest: see DiffuseKeysBesideAHotOne.
+    ForwardTolerance tolerance;
+    tolerance.o = 5e-3;
+    tolerance.lse = tolerance.row_lse = 0x1p-6;
+    expect_like_cpu(one, causal(), tolerance);
+    expect_like_cpu(one, full(), tolerance);
+  }
+}
+
+/// The tensor core drops what lies 2^13 below the largest term of a step. The row sum comes from it
+/// too: 127 keys just below that beside a hot one lose their mass, at most 2^-6 of the row. O keeps
+/// its size (V = 1 gives 1); LSE is off by that much.
+TEST(ForwardStructure, DiffuseKeysBesideAHotOne) {
+  for (const float gap : {8.0f, 8.5f, 9.0f, 9.5f, 10.0f}) {
+    SCOPED_TRACE(gap);
+    Case one({{256}, {}, 1, 1, 64, 0}, 53);
+    set_scores(one, [&](int64_t j) { return j == 70 ? gap : 0.0f; });
+    one.fill_v(1.0f);
+    ForwardTolerance tolerance;
+    tolerance.o = tolerance.row = 2e-2;  // the CPU backend's sums are exact, its products are not
+    tolerance.lse = tolerance.row_lse = 0x1p-6;
+    const ForwardResult got = expect_like_cpu(one, plain(full()), tolerance);
+    for (const double o : whole_output(got)) ASSERT_NEAR(o, 1.0, 1e-4);
+  }
+}
+
 /// V that falls by more than FP32 holds while the tiles go by: O is the first tile's.
 TEST(ForwardStructure, ValuesThatFallTileByTile) {
   for (const auto& [early, late] :
