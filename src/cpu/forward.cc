@@ -20,8 +20,8 @@
 namespace flamia::cpu {
 namespace {
 
-// O is kept in units of 2^E; E may fall by this much from one tile to the next, so that scaling O
-// up never overflows. V that is 2^60 smaller than what the row has seen adds nothing anyway.
+// O is kept in units of 2^E; E never lies further below the largest E of the row so far, so that
+// scaling O up cannot overflow. V that is 2^60 smaller than what the row has seen adds nothing.
 constexpr int kMaxReferenceDrop = 60;
 
 struct Item {
@@ -73,6 +73,7 @@ class ForwardPass {
     float m[kQueryTile];
     float l[kQueryTile];
     int reference[kQueryTile];  ///< E: O is in units of 2^E
+    int lowest[kQueryTile];     ///< how far E may fall
     float factor[kQueryTile];   ///< applied to O before the tile's product is added
   };
   struct Tile {
@@ -147,7 +148,9 @@ void ForwardPass::softmax(const DocumentMask& mask, const Tile& tile, const Tile
     if (tile.value_exp != nullptr) {
       const int wanted = largest_exponent(tile.value_exp, visible);
       const bool first = m_old == -kFloatInfinity;
-      const int reference = first ? wanted : larger(wanted, rows->reference[i] - kMaxReferenceDrop);
+      const int reference = first ? wanted : larger(wanted, rows->lowest[i]);
+      const int lowest = reference - kMaxReferenceDrop;
+      rows->lowest[i] = first ? lowest : larger(lowest, rows->lowest[i]);
       if (!first) rows->factor[i] = alpha * pow2(rows->reference[i] - reference);
       rows->reference[i] = reference;
       folds.set(tile.value_exp, reference, count);
@@ -222,6 +225,7 @@ void ForwardPass::run(const Item& item, const TileScratch& scratch) const {
     state.m[i] = -kFloatInfinity;
     state.l[i] = 0.0f;
     state.reference[i] = 0;
+    state.lowest[i] = 0;
   }
   for (int x = 0; x < rows * dim; ++x) scratch.first[x] = 0.0f;
 

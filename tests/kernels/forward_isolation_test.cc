@@ -116,6 +116,18 @@ TEST(ForwardIsolation, FutureTokens) {
   }
 }
 
+/// Tokens that a window no longer sees, outside the block of the first one it sees.
+TEST(ForwardIsolation, TokensLeftOfAWindow) {
+  const Shape shape{{300}, {}, 1, 1, 64, 0};
+  const Options options = with_window(60, 0);
+  Case clean(shape, 35);
+  Case changed(shape, 35);
+  for (int64_t token = 0; token < 96; ++token) changed.scale_key_token(token, 1e6f);
+  const int64_t first = 95 + 61;  // does not see token 95
+  expect_same_bits(rows_of(device_forward(changed, options), shape, first, 300 - first),
+                   rows_of(device_forward(clean, options), shape, first, 300 - first));
+}
+
 /// Every launch of the virtual GPU has another order of warps, copies and CTAs.
 TEST(ForwardIsolation, SameBitsEveryTime) {
   Case one({{300, 20, 0, 140, 1}, {}, 2, 1, 128, 3}, 36);

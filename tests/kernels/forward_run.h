@@ -38,6 +38,7 @@ struct DeviceLayout {
   bool residual = true;      ///< whether it is asked for
   int lse_token_stride = 1;  ///< elements
   int lse_pad = 0;           ///< after each head's tokens
+  int ctas = 0;              ///< of the grid; 0: one for each multiprocessor
   int64_t blocks = 0;        ///< of a head of the codes that the kernel reads; 0: their capacity
 };
 
@@ -300,7 +301,7 @@ inline ForwardResult device_forward(Case& one, const Options& options,
   args.sum_of_p = conventions.row_sum == RowSum::kP ? 1 : 0;
   int sms = 0;
   EXPECT_EQ(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0), cudaSuccess);
-  expect_ok(cuda::launch_forward(args, dim, sms, nullptr));
+  expect_ok(cuda::launch_forward(args, dim, layout.ctas > 0 ? layout.ctas : sms, nullptr));
   const cudaError_t error = cudaDeviceSynchronize();
   EXPECT_EQ(error, cudaSuccess) << cudaGetErrorString(error);
 

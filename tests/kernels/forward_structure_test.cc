@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/kernels/forward_compare.h"
@@ -157,6 +159,126 @@ TEST(ForwardStructure, SinkInsideABlock) {
   const ForwardResult got = expect_like_cpu(one, plain(full()));
   const double expected = 599 / (std::exp(6.0) + 599);
   for (const uint16_t o : got.o) ASSERT_NEAR(bf16_to_float(o) / expected, 1.0, 0.04);
+}
+
+/// Multiplies a token's or a block's row of a tensor.
+void scale_rows(std::vector<uint16_t>* rows, int dim, int64_t first, int64_t count, float factor) {
+  for (int64_t i = first * dim; i < (first + count) * dim; ++i) {
+    uint16_t& x = (*rows)[static_cast<size_t>(i)];
+    x = float_to_bf16(bf16_to_float(x) * factor);
+  }
+}
+
+/// Single tokens far above the others: their block's other codes vanish, scores reach 10^6.
+TEST(ForwardStructure, Spikes) {
+  for (const float factor : {1e4f, 1e6f, 1e12f}) {
+    for (int tensor = 0; tensor < 3; ++tensor) {
+      SCOPED_TRACE(testing::Message() << factor << " in tensor " << tensor);
+      Case one({{260}, {}, 1, 1, 64, 0}, 51);
+      std::vector<uint16_t>* rows = tensor == 0   ? &one.q_data
+                                    : tensor == 1 ? &one.k_data
+                                                  : &one.v_data;
+      for (const int64_t token : {3, 40, 130}) scale_rows(rows, 64, token, 1, factor);
+      expect_like_cpu(one, causal());
+      expect_like_cpu(one, full());
+    }
+  }
+}
+
+/// Blocks of Q and K over many decades: the multipliers of scores differ within a tile.
+TEST(ForwardStructure, MagnitudesOfQueriesAndKeys) {
+  for (const int step : {1, 3, 20, 60}) {
+    SCOPED_TRACE(step);
+    Case one({{260}, {}, 1, 1, 64, 0}, 52);
+    for (int64_t block = 0; block < 8; ++block) {
+      const int power = static_cast<int>(block % 4) - 2;
+      scale_rows(&one.q_data, 64, block * 32, 32, std::ldexp(1.0f, step * power / 2));
+      scale_rows(&one.k_data, 64, block * 32, 32, std::ldexp(1.0f, -step * power / 2));
+    }
+    scale_rows(&one.k_data, 64, 96, 32, 0.0f);
+    // Many keys far below the largest: see DiffuseKeysBesideAHotOne.
+    ForwardTolerance tolerance;
+    tolerance.o = 5e-3;
+    tolerance.lse = tolerance.row_lse = 0x1p-6;
+    expect_like_cpu(one, causal(), tolerance);
+    expect_like_cpu(one, full(), tolerance);
+  }
+}
+
+/// The tensor core drops what lies 2^13 below the largest term of a step. The row sum comes from it
+/// too: 127 keys just below that beside a hot one lose their mass, at most 2^-6 of the row. O keeps
+/// its size (V = 1 gives 1); LSE is off by that much.
+TEST(ForwardStructure, DiffuseKeysBesideAHotOne) {
+  for (const float gap : {8.0f, 8.5f, 9.0f, 9.5f, 10.0f}) {
+    SCOPED_TRACE(gap);
+    Case one({{256}, {}, 1, 1, 64, 0}, 53);
+    set_scores(one, [&](int64_t j) { return j == 70 ? gap : 0.0f; });
+    one.fill_v(1.0f);
+    ForwardTolerance tolerance;
+    tolerance.o = tolerance.row = 2e-2;  // the CPU backend's sums are exact, its products are not
+    tolerance.lse = tolerance.row_lse = 0x1p-6;
+    const ForwardResult got = expect_like_cpu(one, plain(full()), tolerance);
+    for (const double o : whole_output(got)) ASSERT_NEAR(o, 1.0, 1e-4);
+  }
+}
+
+/// V that falls by more than FP32 holds while the tiles go by: O is the first tile's.
+TEST(ForwardStructure, ValuesThatFallTileByTile) {
+  for (const auto& [early, late] :
+       {std::pair{1.0f, 0.0f}, {0x1p40f, 0.0f}, {0x1p60f, 0x1p-60f}, {0x1p100f, 0x1p-80f}}) {
+    SCOPED_TRACE(testing::Message() << early << " to " << late);
+    Case one({{512}, {}, 1, 1, 64, 0}, 28);
+    set_v(one, [&](int64_t j, int c) {
+      return static_cast<float>((j * 7 + c * 5) % 15 + 1) * (j < 128 ? early : late);
+    });
+    const Options options = in_order(full(), KvOrder::kForward);
+    const ForwardResult got = expect_like_cpu(one, options);
+    const oracle::Result exact = one.reference(options, false);
+    EXPECT_LE(relative_error(got.o, exact.o), 0.05);
+  }
+}
+
+/// The reverse: the row sum keeps what tiny V contributed, however large V becomes.
+TEST(ForwardStructure, RowSumsOutliveRisingValues) {
+  Case one({{512}, {}, 1, 1, 64, 0}, 29);
+  set_v(one, [](int64_t j, int) { return j < 384 ? 0x1p-80f : 0x1p100f; });
+  const Options options = in_order(full(), KvOrder::kForward);
+  const ForwardResult got = expect_like_cpu(one, options);
+  const oracle::Result exact = one.reference(options, false);
+  EXPECT_LE(relative_error(got.o, exact.o), 0.05);
+}
+
+/// V below 2^-81 counts as zero: exponents below -90 are not kept. The sums do not suffer; they add
+/// probabilities that are not rounded, where the CPU backend rounds.
+TEST(ForwardStructure, ValuesTooSmallToKeep) {
+  Case one({{300}, {}, 1, 1, 64, 0}, 29);
+  ForwardTolerance tolerance;
+  tolerance.row_lse = tolerance.lse = 0.03;
+  tolerance.row = tolerance.o = 1;
+  tolerance.o_floor = 0x1p-80;
+  for (const float small : {0.0f, 0x1p-100f, 0x1p-120f}) {
+    for (const KvOrder order : kBothOrders) {
+      SCOPED_TRACE(testing::Message() << small << " order " << static_cast<int>(order));
+      set_v(one, [&](int64_t, int) { return small; });
+      expect_like_cpu(one, in_order(causal(), order), tolerance);
+    }
+  }
+}
+
+/// Softmax scales from none to so large that only the largest score counts; rows and keys of zeros.
+TEST(ForwardStructure, SoftmaxScales) {
+  for (const float scale : {0.0f, 1e-37f, 1e-10f, 1.0f, 1e4f}) {
+    for (const bool zeros : {false, true}) {
+      SCOPED_TRACE(testing::Message() << scale << (zeros ? " with zeros" : ""));
+      Case one({{140}, {}, 1, 1, 64, 0}, 30);
+      for (int64_t token = 32; zeros && token < 96; ++token) {
+        for (int c = 0; c < 64; ++c) one.q(token, 0, c) = one.k(token + 16, 0, c) = 0;
+      }
+      Options options = causal();
+      options.softmax_scale = scale;
+      expect_like_cpu(one, options);
+    }
+  }
 }
 
 /// V of every block has its own magnitude.

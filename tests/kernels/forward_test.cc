@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -187,6 +188,63 @@ TEST(Forward, BatchesWithKeysOfTheirOwn) {
   batched.batched = true;
   batched.batch_pad = 16;
   expect_same_bits(device_forward(one, causal(), batched), packed);
+}
+
+/// More key tiles than stages of the pipeline, several times over.
+TEST(Forward, ManyKeyTiles) {
+  for (const int dim : {64, 128}) {
+    Case one({{70}, {2200}, 1, 1, dim, 0}, 13);
+    for (const KvOrder order : {KvOrder::kReverse, KvOrder::kForward}) {
+      Options options = causal();
+      options.kv_order = order;
+      expect_near_exact(one, options, expect_like_cpu(one, options));
+    }
+  }
+}
+
+/// CTAs that take many units of work, some without keys, and CTAs that get none.
+TEST(Forward, GridsOfAnySize) {
+  Shape shape{{}, {}, 2, 2, 64, 6};
+  for (int32_t i = 0; i < 36; ++i) {
+    shape.lengths.push_back(i % 5 == 0 ? 40 : i % 4);
+    shape.lengths_k.push_back(i % 3 == 0 ? 0 : 3 * i + 1);
+  }
+  Case one(shape, 14);
+  const ForwardResult got = expect_like_cpu(one, causal());
+  for (const int ctas : {1, 3}) {
+    DeviceLayout layout;
+    layout.ctas = ctas;
+    expect_same_bits(device_forward(one, causal(), layout), got);
+  }
+}
+
+/// Lengths that do not start at zero, which only the device sees: rows outside all documents are
+/// cleared, the others are those of the same document elsewhere.
+TEST(Forward, RowsBeforeTheFirstDocument) {
+  Case late({{92, 40}, {}, 2, 1, 64, 4}, 15);
+  late.cu_q = late.cu_k = {2, 92, 130};
+  const ForwardResult got = device_forward(late, causal());
+  Case early({{90, 38}, {}, 2, 1, 64, 8}, 15);
+  const auto move = [](const std::vector<uint16_t>& from, std::vector<uint16_t>* to,
+                       int64_t width) {
+    std::copy(from.begin() + 2 * width, from.begin() + 130 * width, to->begin());
+  };
+  move(late.q_data, &early.q_data, 128);
+  move(late.k_data, &early.k_data, 64);
+  move(late.v_data, &early.v_data, 64);
+  const ForwardResult wanted = device_forward(early, causal());
+  for (int64_t row = 0; row < 136; ++row) {
+    const bool owned = row >= 2 && row < 130;
+    for (int64_t i = 0; i < 128; ++i) {
+      const auto at = static_cast<size_t>(row * 128 + i);
+      ASSERT_EQ(got.o[at], owned ? wanted.o[at - 256] : 0) << row;
+      ASSERT_EQ(got.residual[at], owned ? wanted.residual[at - 256] : 0) << row;
+    }
+    for (int64_t head = 0; head < 2; ++head) {
+      const auto at = static_cast<size_t>(head * 136 + row);
+      ASSERT_EQ(got.lse[at], owned ? wanted.lse[at - 2] : -std::numeric_limits<float>::infinity());
+    }
+  }
 }
 
 /// Elements and codes past 2^31: documents and heads that lie far apart.

@@ -30,7 +30,8 @@ inline constexpr int kBlocksPerTile = kKeyTile / kTokenBlock;
 inline constexpr int kSumRows = 8;
 /// V exponents below this count as this: the row sum is kept in units of 2^E.
 inline constexpr int kMinReference = -90;
-/// E may fall by this much from one tile to the next, so that scaling O up never overflows.
+/// E may fall by this much below the largest of the row so far, so that scaling O up never
+/// overflows.
 inline constexpr int kMaxReferenceDrop = 60;
 
 /// What the softmax of one key tile needs besides the scores; written by the producer.
@@ -74,9 +75,10 @@ struct ForwardSharedMap {
   static constexpr int kOutputRowBytes = 2 * kConfig.head_dim + 16;
   static constexpr int kOutputBytes = 16 * kOutputRowBytes;
   static constexpr int kOutput = kValue + kConfig.stages * kValueBytes;
-  /// V exponents that the two rows of each consumer thread are folded against.
+  /// V exponents that the two rows of each consumer thread are folded against, and how far they may
+  /// fall.
   static constexpr int kReferences = kOutput + 4 * kConsumerGroups * kOutputBytes;
-  static constexpr int kScales = kReferences + 128 * kConsumerGroups * 8;
+  static constexpr int kScales = kReferences + 128 * kConsumerGroups * 16;
   static constexpr int kWork =
       round_up(kScales + kScaleSlots * static_cast<int>(sizeof(TileScales)), 16);
   static constexpr int kBarriers = kWork + 2 * static_cast<int>(sizeof(WorkDescription));

@@ -150,7 +150,9 @@ class ForwardKeyLoader {
     const bool all_keep = __all_sync(0xffffffffu, keeps);
     if (lane_ < 16) {
       const int exponent = larger(smaller(row_exponent + key_exponent, 127), -126);
-      scales->multiplier[lane_ / 4][lane_ % 4] = args_.score_multiplier * fold_factor(exponent);
+      // Never zero: masked scores are -inf.
+      scales->multiplier[lane_ / 4][lane_ % 4] =
+          larger(args_.score_multiplier * fold_factor(exponent), fold_factor(kMinFold));
     }
     if (lane_ < 4) {
       scales->fold[lane_] = static_cast<float>(value_exponent - reference);

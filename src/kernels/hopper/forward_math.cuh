@@ -227,17 +227,20 @@ class ForwardConsumer {
     float block[kBlocksPerTile];
   };
 
-  /// E of the two rows of a thread. They seldom change and wait in shared memory.
-  FLAMIA_DEVICE int2* references(int thread) const {
-    return reinterpret_cast<int2*>(shared_ + Map::kReferences) + thread;
+  /// E of the two rows of a thread, then how far each may fall. They seldom change and wait in
+  /// shared memory.
+  FLAMIA_DEVICE int4* references(int thread) const {
+    return reinterpret_cast<int4*>(shared_ + Map::kReferences) + thread;
   }
 
   /// The V exponent that a row's P-hat is folded against in this tile, in the general case, which
   /// few tiles need. Returns whether the constant rows give the row's sum.
   FLAMIA_DEVICE bool refer_row(const TileScales* scales, const VisibleKeys& seen, bool first,
-                               Row* row, int* reference) const {
-    bool in_product = !args_.sum_of_p;
+                               Row* row, int* reference, int* lowest) const {
     const bool sees = seen.begin < seen.end;
+    // The constant rows count in units of the first block: a row that does not see it must not
+    // depend on it.
+    bool in_product = !args_.sum_of_p && (!sees || seen.begin < kTokenBlock);
     const int wanted = sees ? largest_visible(scales, seen.begin, seen.end) : *reference;
 #pragma unroll
     for (int g = 0; g < kBlocksPerTile; ++g) {
@@ -248,11 +251,16 @@ class ForwardConsumer {
                          lag <= kE4m3MaxExponent;
       in_product = in_product && (!visible || keeps);
     }
-    if (sees && wanted != *reference) {
-      const int lowest = *reference - kMaxReferenceDrop;
-      const int next = first ? wanted : larger(wanted, lowest);
-      if (!first) row->factor *= pow2(*reference - next);
+    if (sees && (first || wanted != *reference)) {
+      const int next = first ? wanted : larger(wanted, *lowest);
+      if (!first) {
+        const int change = *reference - next;
+        row->factor *= pow2(change);  // O of V that is too small to count may vanish, its mass not
+        row->l *= pow2(change / 2);
+        row->l *= pow2(change - change / 2);
+      }
       *reference = next;
+      *lowest = first ? next - kMaxReferenceDrop : larger(next - kMaxReferenceDrop, *lowest);
     }
     return in_product && *reference == wanted;
   }
@@ -299,23 +307,23 @@ class ForwardConsumer {
       renew(&rows[0], tile_max[0]);
       renew(&rows[1], tile_max[1]);
     }
+    rows[0].l *= rows[0].factor;
+    rows[1].l *= rows[1].factor;
     if constexpr (!kGeneral) {
-      rows[0].l *= rows[0].factor;
-      rows[1].l *= rows[1].factor;
       const float4 fold = *reinterpret_cast<const float4*>(scales->fold);
       bias[0] = usual_bias(fold, rows[0]);
       bias[1] = usual_bias(fold, rows[1]);
     } else {
-      int2* stored = references(thread);
+      int4* stored = references(thread);
       int reference[2] = {stored->x, stored->y};
-      const bool in_product[2] = {refer_row(scales, seen[0], first[0], &rows[0], &reference[0]),
-                                  refer_row(scales, seen[1], first[1], &rows[1], &reference[1])};
-      *stored = {reference[0], reference[1]};
+      int lowest[2] = {stored->z, stored->w};
+      const bool in_product[2] = {
+          refer_row(scales, seen[0], first[0], &rows[0], &reference[0], &lowest[0]),
+          refer_row(scales, seen[1], first[1], &rows[1], &reference[1], &lowest[1])};
+      *stored = {reference[0], reference[1], lowest[0], lowest[1]};
       const int least = __reduce_min_sync(kWholeWarp, smaller(reference[0], reference[1]));
       const int most = __reduce_max_sync(kWholeWarp, larger(reference[0], reference[1]));
       common_reference_ = least == most ? least : kNoCommonReference;
-      rows[0].l *= rows[0].factor;
-      rows[1].l *= rows[1].factor;
       if (__builtin_expect(__any_sync(kWholeWarp, !in_product[0] || !in_product[1]), 0)) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -407,7 +415,7 @@ class ForwardConsumer {
     for (int i = 0; i < kOutputs; ++i) o[i] = 0.0f;
     Row rows[2];
     rows[0] = rows[1] = Row{-kFloatInfinity, 0.0f, 1.0f};
-    *references(consumer_thread()) = {0, 0};
+    *references(consumer_thread()) = {0, 0, 0, 0};
     common_reference_ = 0;
     const uint32_t count = ptx::uniform(
         static_cast<uint32_t>(description->item.tile_end - description->item.tile_begin));
@@ -491,7 +499,7 @@ class ForwardConsumer {
         }
       }
       if (thread % 4 == 0 && first + 8 * half < description->item.rows) {
-        const int2 reference = *references(thread);
+        const int4 reference = *references(thread);
         const float lse =
             kLn2 * (row.m + static_cast<float>(half == 0 ? reference.x : reference.y) +
                     ptx::log2_approximate(row.l) - args_.p_log2);
