@@ -46,7 +46,7 @@ struct Mask {
 struct Options {
   Path path = Path::kMxfp8;
   BackendKind backend = BackendKind::kAuto;
-  Family emulate = Family::kHopper;  ///< CPU backend only; a GPU follows its own family
+  Family emulate = Family::kHopper;  ///< CPU backend: whose numbers; a GPU has its own only
   Mask mask;
   std::optional<float> softmax_scale;  ///< default 1 / sqrt(head_dim)
   Safety safety = Safety::kDefault;

@@ -132,6 +132,9 @@ class HopperBackend final : public Backend {
     Device device;
     if (Status status = current_device(kFunction, &device); !status.ok()) return status;
     if (Status status = check_rows(kFunction, tensors); !status.ok()) return status;
+    if (Status status = check_memory(kFunction, tensors, workspace, device); !status.ok()) {
+      return status;
+    }
     if (plan.problem.query_tokens == 0) return {};  // nothing to write
     const ForwardWorkspace map = forward_workspace(plan.problem);
     const ScheduleArgs schedule = schedule_args(plan, tensors, workspace, map);

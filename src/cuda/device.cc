@@ -38,8 +38,9 @@ Devices find_devices() {
       devices.list.clear();
       return devices;
     }
-    devices.list.push_back(
-        {properties.name, properties.major, properties.minor, properties.multiProcessorCount});
+    devices.list.push_back({properties.name, properties.major, properties.minor,
+                            properties.multiProcessorCount, i,
+                            properties.pageableMemoryAccess != 0});
   }
   if (count == 0) devices.reason = "no GPU";
   return devices;

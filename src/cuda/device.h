@@ -14,6 +14,8 @@ struct Device {
   int major = 0;  ///< compute capability
   int minor = 0;
   int multiprocessors = 0;
+  int number = 0;                  ///< as cudaSetDevice() takes it
+  bool reads_host_memory = false;  ///< also memory that the runtime does not know
 };
 
 /// The current device of the calling thread. Errors: kUnsupported with the runtime's reason where

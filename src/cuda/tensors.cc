@@ -1,6 +1,8 @@
 // Strides of views, as kernels name them.
 #include "cuda/tensors.h"
 
+#include <cuda_runtime_api.h>
+
 #include "base/refusals.h"
 #include "problem/footprint.h"
 
@@ -26,7 +28,56 @@ void check_rows_of(const char* name, const TensorView& view, Refusals* refusals)
   }
 }
 
+Status check_memory_of(const char* function, const char* name, const void* data,
+                       const Device& device) {
+  cudaPointerAttributes attributes{};
+  const cudaError_t error = cudaPointerGetAttributes(&attributes, data);
+  if (error != cudaSuccess) {
+    (void)cudaGetLastError();
+    return {StatusCode::kDeviceError,
+            concat(function, ": memory of ", name, ": ", cudaGetErrorString(error))};
+  }
+  switch (attributes.type) {
+    case cudaMemoryTypeDevice:
+      if (attributes.device == device.number) return {};
+      return invalid_argument(function, concat(name, ".data"),
+                              concat("be on the current GPU, number ", device.number),
+                              concat("memory of number ", attributes.device));
+    case cudaMemoryTypeUnregistered:
+      if (device.reads_host_memory) return {};
+      return invalid_argument(function, concat(name, ".data"), "be in device memory",
+                              "an address of the host",
+                              concat("copy ", name, " to the GPU, or use backend cpu"));
+    default:  // page-locked and managed memory
+      return {};
+  }
+}
+
 }  // namespace
+
+Status check_memory(const char* function, const ForwardTensors& tensors, Workspace workspace,
+                    const Device& device) {
+  struct Named {
+    const char* name;
+    const TensorView* view;
+  };
+  const Named all[] = {
+      {"q", &tensors.q},
+      {"k", &tensors.k},
+      {"v", &tensors.v},
+      {"cu_seqlens_q", &tensors.cu_seqlens_q},
+      {"cu_seqlens_k", &tensors.cu_seqlens_k},
+      {"o", &tensors.o},
+      {"lse", &tensors.lse},
+      {"o_residual", &tensors.o_residual},
+  };
+  for (const Named& one : all) {
+    if (one.view->data == nullptr || is_empty(*one.view)) continue;
+    Status status = check_memory_of(function, one.name, one.view->data, device);
+    if (!status.ok()) return status;
+  }
+  return check_memory_of(function, "workspace", workspace.data, device);
+}
 
 Status check_rows(const char* function, const ForwardTensors& tensors) {
   Refusals refusals;

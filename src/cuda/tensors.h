@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "cuda/device.h"
 #include "flamia/problem.h"
 #include "flamia/status.h"
 #include "plan/kernel_info.h"
@@ -13,6 +14,11 @@ namespace flamia::cuda {
 /// Refuses BF16 tensors whose rows do not all begin at multiples of 16 bytes, which vector loads
 /// and bulk copies need; every reason at once.
 Status check_rows(const char* function, const ForwardTensors& tensors);
+
+/// Refuses tensors and a workspace that a kernel on this device cannot reach: those in ordinary
+/// host memory and on other devices. The first of them.
+Status check_memory(const char* function, const ForwardTensors& tensors, Workspace workspace,
+                    const Device& device);
 
 /// [tokens, heads, head_dim], or [batch, length, heads, head_dim].
 Bf16Tensor bf16_input(const TensorView& view);

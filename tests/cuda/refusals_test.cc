@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "audit/leak.h"
 #include "tests/cuda/device_call.h"
 
 namespace flamia {
@@ -68,6 +69,19 @@ TEST_F(HopperRefusals, RowsThatVectorsCannotLoad) {
   EXPECT_EQ(code_, StatusCode::kUnsupported);
 }
 
+TEST_F(HopperRefusals, HostMemory) {
+  const TensorView k = call_.tensors.k;
+  call_.tensors.k.data = host_.k_data.data();
+  EXPECT_EQ(
+      refusal(),
+      "attention_forward: k.data must be in device memory; got an address of the host (copy k "
+      "to the GPU, or use backend cpu)");
+  EXPECT_EQ(code_, StatusCode::kInvalidArgument);
+  call_.tensors.k = k;
+  call_.tensors.cu_seqlens_q.data = host_.cu_q.data();
+  EXPECT_NE(refusal().find("cu_seqlens_q.data must be in device memory"), std::string::npos);
+}
+
 TEST_F(HopperRefusals, EveryBadOptionAtOnce) {
   Options options = hopper();
   options.path = Path::kNvfp4;
@@ -96,6 +110,13 @@ TEST_F(HopperRefusals, PassesThatAreNotThereYet) {
   size_t bytes = 0;
   EXPECT_EQ(workspace_size(call_.problem, hopper(), Pass::kBackward, &bytes).code(),
             StatusCode::kUnsupported);
+}
+
+TEST_F(HopperRefusals, AuditsOfHostMemory) {
+  audit::LeakVerdict verdict;
+  EXPECT_EQ(audit::causal_leak(host_.problem(), hopper(), host_.forward_tensors(), {}, &verdict)
+                .message(),
+            "audit: backend must be cpu; got hopper (the tensors of an audit are in host memory)");
 }
 
 std::string line_of(const std::string& text, const std::string& key) {
