@@ -77,6 +77,49 @@ if(flamia_has_cudart AND FLAMIA_BUILD_TOOLS)
   endforeach()
 endif()
 
+# The program once more, with the shared runtime that the virtual GPU stands in for.
+if(TARGET flamia_vgpu_run AND TARGET flamia_tools AND FLAMIA_HAS_CUDA AND NOT FLAMIA_SANITIZE)
+  add_executable(flamia_program_vgpu ${flamia_main_source})
+  flamia_add_flags(flamia_program_vgpu STRICT)
+  target_include_directories(flamia_program_vgpu PRIVATE "${PROJECT_SOURCE_DIR}"
+                                                         "${PROJECT_SOURCE_DIR}/src")
+  target_link_libraries(flamia_program_vgpu PRIVATE flamia_tools CUDA::cudart)
+  set_target_properties(flamia_program_vgpu PROPERTIES
+                        OUTPUT_NAME flamia-vgpu FLAMIA_SHARED_CUDART ON
+                        RUNTIME_OUTPUT_DIRECTORY "${flamia_vgpu_folder}")
+  if(FLAMIA_BUILD_TESTS)
+    set(flamia_attend $<TARGET_FILE:flamia_program_vgpu> attend --backend hopper --docs 3x100
+                      --heads 2)
+    set(report "${flamia_vgpu_folder}/attend.json")
+    add_test(NAME vgpu/flamia.attends_on_a_hopper
+             COMMAND flamia_vgpu_run --chip h200 --adversary random --seed 1 --
+                     ${flamia_attend} --forward-only --check oracle --report "${report}")
+    set_tests_properties(vgpu/flamia.attends_on_a_hopper PROPERTIES
+                         LABELS "cpu;vgpu" TIMEOUT 300 FIXTURES_SETUP flamia_attend_report)
+    add_test(NAME vgpu/flamia.reports_the_hopper
+             COMMAND "${CMAKE_COMMAND}" "-DREPORT=${report}"
+                     -P "${PROJECT_SOURCE_DIR}/cmake/check_attend_report.cmake")
+    set_tests_properties(vgpu/flamia.reports_the_hopper PROPERTIES
+                         LABELS "cpu;vgpu" FIXTURES_REQUIRED flamia_attend_report)
+    add_test(NAME vgpu/flamia.refuses_gradients_on_a_hopper
+             COMMAND flamia_vgpu_run --chip h200 -- ${flamia_attend})
+    set_tests_properties(vgpu/flamia.refuses_gradients_on_a_hopper PROPERTIES LABELS "cpu;vgpu"
+                         PASS_REGULAR_EXPRESSION "backend must be cpu for a backward pass; got hopper")
+    add_test(NAME vgpu/flamia.names_the_device
+             COMMAND flamia_vgpu_run --chip h200 -- $<TARGET_FILE:flamia_program_vgpu> info)
+    set_tests_properties(vgpu/flamia.names_the_device PROPERTIES LABELS "cpu;vgpu"
+                         PASS_REGULAR_EXPRESSION
+                         "hopper +available: [^\n]*H200, [0-9]+ multiprocessors\n.*auto +hopper")
+    # Beside a GPU, files are still quantized on the CPU.
+    add_test(NAME vgpu/flamia.quantizes_files
+             COMMAND flamia_vgpu_run --chip h200 -- $<TARGET_FILE:flamia_program_vgpu> quantize
+                     --input "${PROJECT_SOURCE_DIR}/examples/data/trained_attention.safetensors"
+                     --tensor q --role q --recipe mxfp8
+                     --output "${flamia_vgpu_folder}/quantized.safetensors")
+    set_tests_properties(vgpu/flamia.quantizes_files PROPERTIES LABELS "cpu;vgpu")
+  endif()
+endif()
+
 if(TARGET test_emulator)
   if(flamia_has_cudart)
     target_link_libraries(test_emulator PRIVATE flamia_cudart_objects)
