@@ -5,13 +5,13 @@
 #include "base/message.h"
 #include "problem/footprint.h"
 
-#if FLAMIA_HAS_CUDA
+#ifdef FLAMIA_HAS_CUDA
 #include <cuda_runtime_api.h>
 #endif
 
 namespace flamia::tools {
 
-#if FLAMIA_HAS_CUDA
+#ifdef FLAMIA_HAS_CUDA
 
 namespace {
 

@@ -237,8 +237,9 @@ FLAMIA_API flamia_status flamia_workspace_size(const flamia_problem* problem,
                                                const flamia_options* options, int32_t pass,
                                                size_t* bytes);
 
-/* O and LSE. options, workspace (if its size is 0), stream (CPU), conventions (without a backward
- * pass) and statistics may be null. */
+/* O and LSE. options, workspace (if its size is 0), stream, conventions (without a backward pass)
+ * and statistics may be null. On a GPU backend tensors and workspace are in device memory, stream
+ * is a cudaStream_t, and the call returns when its work is enqueued. */
 FLAMIA_API flamia_status flamia_attention_forward(const flamia_problem* problem,
                                                   const flamia_options* options,
                                                   const flamia_forward_tensors* tensors,

@@ -30,7 +30,7 @@ CHOICES = {
     "exponential": ("exact", "polynomial", "schraudolph", "mitchell"),
     "row_sum": ("p_hat", "p"),
     "delta": ("o_residual", "o_bf16"),
-    "accumulate": ("exact", "hw"),
+    "accumulate": ("exact", "hw", "auto"),
     "promote": ("tile", "none"),
     "score_accumulator": ("f32", "f16"),
     "ds_format": ("e4m3", "e5m2"),

@@ -4,7 +4,7 @@
 #include "base/refusals.h"
 #include "problem/names.h"
 
-#if FLAMIA_HAS_CUDA
+#ifdef FLAMIA_HAS_CUDA
 #include "cuda/backend.h"
 #include "cuda/device.h"
 #endif
@@ -13,7 +13,7 @@ namespace flamia {
 
 Machine machine_for(BackendKind requested) {
   if (requested == BackendKind::kCpu) return {};
-#if FLAMIA_HAS_CUDA
+#ifdef FLAMIA_HAS_CUDA
   return cuda::current_machine();
 #else
   Machine machine;
@@ -23,7 +23,7 @@ Machine machine_for(BackendKind requested) {
 }
 
 Status find_backend(const char* function, const Plan& plan, const Backend** backend) {
-#if FLAMIA_HAS_CUDA
+#ifdef FLAMIA_HAS_CUDA
   if (plan.backend == BackendKind::kHopper) {
     *backend = &cuda::hopper_backend();
     return {};
@@ -45,7 +45,7 @@ Residence residence_of(const Plan& plan) {
 }
 
 std::string gpu_words() {
-#if FLAMIA_HAS_CUDA
+#ifdef FLAMIA_HAS_CUDA
   cuda::Device device;
   if (cuda::current_device("explain", &device).ok()) {
     return concat(device.name, ", ", device.multiprocessors, " multiprocessors");

@@ -114,6 +114,22 @@ ForwardArgs forward_args(const Plan& plan, const ForwardTensors& tensors, const 
   return args;
 }
 
+/// The launches that make up a call, in order on the stream.
+Status enqueue(const Plan& plan, const ForwardTensors& tensors, Workspace workspace,
+               int multiprocessors, void* stream) {
+  const ForwardWorkspace map = forward_workspace(plan.problem);
+  const ScheduleArgs schedule = schedule_args(plan, tensors, workspace, map);
+  const Operands operands = operands_of(plan.problem, workspace, map);
+  if (Status status = build_schedule(schedule, stream); !status.ok()) return status;
+  const QuantizeArgs quantizers = quantize_args(plan, tensors, schedule.schedule, operands);
+  if (Status status = launch_quantize(quantizers, plan.problem.head_dim, stream); !status.ok()) {
+    return status;
+  }
+  const ForwardArgs attention = forward_args(plan, tensors, schedule.schedule, operands,
+                                             at<uint32_t>(workspace, map.next_work));
+  return launch_forward(attention, plan.problem.head_dim, multiprocessors, stream);
+}
+
 class HopperBackend final : public Backend {
  public:
   std::string kernels(const Plan& plan, Pass) const override {
@@ -136,17 +152,9 @@ class HopperBackend final : public Backend {
       return status;
     }
     if (plan.problem.query_tokens == 0) return {};  // nothing to write
-    const ForwardWorkspace map = forward_workspace(plan.problem);
-    const ScheduleArgs schedule = schedule_args(plan, tensors, workspace, map);
-    const Operands operands = operands_of(plan.problem, workspace, map);
-    if (Status status = build_schedule(schedule, stream); !status.ok()) return status;
-    const QuantizeArgs quantizers = quantize_args(plan, tensors, schedule.schedule, operands);
-    if (Status status = launch_quantize(quantizers, plan.problem.head_dim, stream); !status.ok()) {
-      return status;
-    }
-    const ForwardArgs attention = forward_args(plan, tensors, schedule.schedule, operands,
-                                               at<uint32_t>(workspace, map.next_work));
-    return launch_forward(attention, plan.problem.head_dim, device.multiprocessors, stream);
+    const Status status = enqueue(plan, tensors, workspace, device.multiprocessors, stream);
+    if (status.ok()) return status;
+    return {status.code(), concat(kFunction, ": ", status.message())};
   }
 
   Status backward(const Plan& plan, const BackwardTensors&, Workspace, void*,

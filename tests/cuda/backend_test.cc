@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <limits>
 
 #include "numerics/bf16.h"
@@ -154,33 +155,69 @@ TEST(HopperForward, RecordsWhatItDid) {
   EXPECT_EQ(call.conventions.p_scale, 256.0f);
 }
 
-/// [2, 70, heads, 64] with the sequences apart in memory.
-TEST(HopperForward, Batches) {
-  Case host({{70, 70}, {}, 2, 1, 64, 0});
-  const Options options = hopper(MaskKind::kCausal);
+/// Two sequences of equal lengths as tensors of rank 4.
+void compare_batch(int queries, int keys, int dim, const Options& options) {
+  Case host({{queries, queries}, {keys, keys}, 2, 1, dim, 0});
   const test::Outputs wanted = on_cpu(&host, options);
   DeviceCall call(&host);
   call.problem.batch = 2;
   for (TensorView* view : {&call.tensors.q, &call.tensors.k, &call.tensors.v, &call.tensors.o,
                            &call.tensors.o_residual}) {
-    *view = test::dense_view(view->data, DType::kBF16, {2, 70, view->shape[1], 64});
+    *view =
+        test::dense_view(view->data, DType::kBF16, {2, view->shape[0] / 2, view->shape[1], dim});
   }
-  call.tensors.lse = test::dense_view(call.tensors.lse.data, DType::kF32, {2, 2, 70});
-  call.tensors.cu_seqlens_q = {};
+  call.tensors.lse = test::dense_view(call.tensors.lse.data, DType::kF32, {2, 2, queries});
+  call.tensors.cu_seqlens_q = call.tensors.cu_seqlens_k = {};
   const DeviceOutputs got = call.run(options);
-  test::Outputs batched = wanted;  // the CPU's LSE is [heads, batch x length]
+  test::Outputs batched = wanted;  // LSE of packed sequences is [heads, batch * length]
+  const auto length = static_cast<size_t>(queries);
   for (size_t b = 0; b < 2; ++b) {
     for (size_t h = 0; h < 2; ++h) {
-      for (size_t t = 0; t < 70; ++t) {
-        batched.lse[(b * 2 + h) * 70 + t] = wanted.lse[h * 140 + b * 70 + t];
+      for (size_t t = 0; t < length; ++t) {
+        batched.lse[(b * 2 + h) * length + t] = wanted.lse[(h * 2 + b) * length + t];
       }
     }
   }
   expect_near_cpu(got, batched);
 }
 
+TEST(HopperForward, Batches) {
+  compare_batch(70, 70, 64, hopper(MaskKind::kCausal));
+  compare_batch(40, 150, 128, hopper(MaskKind::kCausal));
+  compare_batch(40, 33, 64, hopper(MaskKind::kFull));
+}
+
 bool same_outputs(const DeviceOutputs& a, const DeviceOutputs& b) {
   return a.o == b.o && a.o_residual == b.o_residual && a.lse == b.lse;
+}
+
+/// Each of these reaches the kernels: alone it changes some bit.
+TEST(HopperForward, OptionsChangeTheNumbers) {
+  const std::function<void(Options*)> changes[] = {
+      [](Options* o) { o->hadamard = Hadamard::kOff; },
+      [](Options* o) { o->kv_order = KvOrder::kForward; },
+      [](Options* o) { o->row_sum = RowSum::kP; },
+      [](Options* o) { o->p_scale = 128.0f; },
+      [](Options* o) { o->p_scale = 200.0f; },
+      [](Options* o) { o->softmax_scale = 0.1f; },
+      [](Options* o) { o->mask.kind = MaskKind::kFull; },
+      [](Options* o) {
+        o->mask = {MaskKind::kWindow, 20, 0};
+      },
+  };
+  Case host({{300}, {}, 1, 1, 128, 0});
+  Options plain = hopper(MaskKind::kCausal);
+  const DeviceOutputs usual = DeviceCall(&host).run(plain);
+  for (size_t i = 0; i < std::size(changes); ++i) {
+    Options options = plain;
+    changes[i](&options);
+    EXPECT_FALSE(same_outputs(DeviceCall(&host).run(options), usual)) << i;
+  }
+  // tau delays rescales: it shows where maxima grow by less than it and S leaves it room.
+  plain.p_scale = 16.0f;
+  Options late = plain;
+  late.tau = 4.0f;
+  EXPECT_FALSE(same_outputs(DeviceCall(&host).run(plain), DeviceCall(&host).run(late)));
 }
 
 /// q, k and v as parts of one projection [T, heads + 2 kv_heads, D], outputs with gaps.

@@ -1,4 +1,5 @@
 // What the API refuses on a Hopper before anything is launched, and what it says about itself.
+#include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -96,6 +97,23 @@ TEST_F(HopperRefusals, EveryBadOptionAtOnce) {
             "default for backend hopper; got exact; exponential must be exact for backend hopper; "
             "got polynomial; accumulate must be auto or hw for backend hopper; got exact; "
             "softmax_scale must be > 0 for backend hopper; got -1");
+}
+
+TEST_F(HopperRefusals, SaysWhatTheRuntimeSaysOfALaunch) {
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  EXPECT_NE(cudaStreamSynchronize(stream), cudaSuccess);  // spoils the capture
+  const Status status = call_.enqueue(hopper(), stream);
+  EXPECT_EQ(status.code(), StatusCode::kDeviceError);
+  EXPECT_EQ(status.message(), std::string("attention_forward: build_schedule: launch of "
+                                          "flamia_shared_schedule_documents: ") +
+                                  cudaGetErrorString(cudaErrorStreamCaptureInvalidated));
+  cudaGraph_t graph = nullptr;
+  EXPECT_NE(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+  (void)cudaGetLastError();
+  EXPECT_EQ(call_.enqueue(hopper()).message(), "");
 }
 
 TEST_F(HopperRefusals, PassesThatAreNotThereYet) {
