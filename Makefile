@@ -3,7 +3,7 @@ PRESET ?= release
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
 
-.PHONY: all run test test-full build check tidy format fuzz setup install hooks clean
+.PHONY: all run test test-full sanitize build check tidy format fuzz setup install hooks clean
 
 all: build
 
@@ -25,6 +25,11 @@ test: setup
 # Ten seeds of every adversary for the programs on the virtual GPU; SEEDS for fewer.
 test-full: test
 	@scripts/test_full $(PRESET) $(or $(SEEDS),10)
+
+# The virtual GPU under ASan and UBSan, with the CUDA programs that PRESET has built.
+sanitize:
+	@scripts/setup --build
+	@scripts/sanitize_vgpu $(PRESET) $(JOBS)
 
 check:
 	@scripts/check

@@ -41,7 +41,9 @@ if(flamia_has_cudart)
   flamia_add_flags(flamia_cudart STRICT)
   target_link_libraries(flamia_cudart PRIVATE flamia_emulator)
   target_include_directories(flamia_cudart SYSTEM PRIVATE "${FLAMIA_CUDA_INCLUDE_DIR}")
-  target_link_options(flamia_cudart PRIVATE "LINKER:--version-script=${flamia_cudart_map}")
+  # What it does at exit needs its code, which a static CUDA runtime would unload before.
+  target_link_options(flamia_cudart PRIVATE "LINKER:--version-script=${flamia_cudart_map}"
+                                            LINKER:-z,nodelete)
   if(NOT FLAMIA_SANITIZE)
     target_link_options(flamia_cudart PRIVATE LINKER:--no-undefined)
   endif()
@@ -73,6 +75,49 @@ if(flamia_has_cudart AND FLAMIA_BUILD_TOOLS)
                           OUTPUT_NAME vgpu-${program}
                           RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
   endforeach()
+endif()
+
+# The program once more, with the shared runtime that the virtual GPU stands in for.
+if(TARGET flamia_vgpu_run AND TARGET flamia_tools AND FLAMIA_HAS_CUDA AND NOT FLAMIA_SANITIZE)
+  add_executable(flamia_program_vgpu ${flamia_main_source})
+  flamia_add_flags(flamia_program_vgpu STRICT)
+  target_include_directories(flamia_program_vgpu PRIVATE "${PROJECT_SOURCE_DIR}"
+                                                         "${PROJECT_SOURCE_DIR}/src")
+  target_link_libraries(flamia_program_vgpu PRIVATE flamia_tools CUDA::cudart)
+  set_target_properties(flamia_program_vgpu PROPERTIES
+                        OUTPUT_NAME flamia-vgpu FLAMIA_SHARED_CUDART ON
+                        RUNTIME_OUTPUT_DIRECTORY "${flamia_vgpu_folder}")
+  if(FLAMIA_BUILD_TESTS)
+    set(flamia_attend $<TARGET_FILE:flamia_program_vgpu> attend --backend hopper --docs 3x100
+                      --heads 2)
+    set(report "${flamia_vgpu_folder}/attend.json")
+    add_test(NAME vgpu/flamia.attends_on_a_hopper
+             COMMAND flamia_vgpu_run --chip h200 --adversary random --seed 1 --
+                     ${flamia_attend} --forward-only --check oracle --report "${report}")
+    set_tests_properties(vgpu/flamia.attends_on_a_hopper PROPERTIES
+                         LABELS "cpu;vgpu" TIMEOUT 300 FIXTURES_SETUP flamia_attend_report)
+    add_test(NAME vgpu/flamia.reports_the_hopper
+             COMMAND "${CMAKE_COMMAND}" "-DREPORT=${report}"
+                     -P "${PROJECT_SOURCE_DIR}/cmake/check_attend_report.cmake")
+    set_tests_properties(vgpu/flamia.reports_the_hopper PROPERTIES
+                         LABELS "cpu;vgpu" FIXTURES_REQUIRED flamia_attend_report)
+    add_test(NAME vgpu/flamia.refuses_gradients_on_a_hopper
+             COMMAND flamia_vgpu_run --chip h200 -- ${flamia_attend})
+    set_tests_properties(vgpu/flamia.refuses_gradients_on_a_hopper PROPERTIES LABELS "cpu;vgpu"
+                         PASS_REGULAR_EXPRESSION "backend must be cpu for a backward pass; got hopper")
+    add_test(NAME vgpu/flamia.names_the_device
+             COMMAND flamia_vgpu_run --chip h200 -- $<TARGET_FILE:flamia_program_vgpu> info)
+    set_tests_properties(vgpu/flamia.names_the_device PROPERTIES LABELS "cpu;vgpu"
+                         PASS_REGULAR_EXPRESSION
+                         "hopper +available: [^\n]*H200, [0-9]+ multiprocessors\n.*auto +hopper")
+    # Beside a GPU, files are still quantized on the CPU.
+    add_test(NAME vgpu/flamia.quantizes_files
+             COMMAND flamia_vgpu_run --chip h200 -- $<TARGET_FILE:flamia_program_vgpu> quantize
+                     --input "${PROJECT_SOURCE_DIR}/examples/data/trained_attention.safetensors"
+                     --tensor q --role q --recipe mxfp8
+                     --output "${flamia_vgpu_folder}/quantized.safetensors")
+    set_tests_properties(vgpu/flamia.quantizes_files PROPERTIES LABELS "cpu;vgpu")
+  endif()
 endif()
 
 if(TARGET test_emulator)
@@ -121,6 +166,24 @@ if(FLAMIA_BUILD_TESTS AND FLAMIA_VGPU_PROGRAMS AND FLAMIA_HAS_CUDA AND TARGET fl
   add_test(NAME vgpu/run.warns_of_static_runtime COMMAND flamia_vgpu_run "${binary}")
   set_tests_properties(vgpu/run.warns_of_static_runtime PROPERTIES LABELS "cpu;vgpu"
                        PASS_REGULAR_EXPRESSION "has device code but a static CUDA runtime")
+  # A trap that the program ignores is in the exit code.
+  set(trap_binary "${flamia_vgpu_folder}/programs/failing/ignored_trap")
+  set(source "${PROJECT_SOURCE_DIR}/tests/cuda/failing_programs/ignored_trap.cu")
+  file(MAKE_DIRECTORY "${flamia_vgpu_folder}/programs/failing")
+  add_custom_command(
+    OUTPUT "${trap_binary}"
+    COMMAND "${FLAMIA_NVCC}" -std=c++20 -cudart shared
+            -gencode arch=compute_90a,code=compute_90a -o "${trap_binary}" "${source}"
+    DEPENDS "${source}" VERBATIM)
+  list(APPEND flamia_vgpu_binaries "${trap_binary}")
+  set(code "$<TARGET_FILE:flamia_vgpu_run> \"$@\"; echo exit code $?")
+  add_test(NAME vgpu/run.ignored_trap_is_86 COMMAND sh -c "${code}" sh "${trap_binary}")
+  add_test(NAME vgpu/run.ignored_trap_is_the_programs
+           COMMAND sh -c "${code}" sh --trap-exit 0 "${trap_binary}")
+  set_tests_properties(vgpu/run.ignored_trap_is_86 PROPERTIES LABELS "cpu;vgpu"
+                       PASS_REGULAR_EXPRESSION "exit code 86\n")
+  set_tests_properties(vgpu/run.ignored_trap_is_the_programs PROPERTIES LABELS "cpu;vgpu"
+                       PASS_REGULAR_EXPRESSION "exit code 0\n")
   # Options end where the program starts, and a wrong one is never the program's.
   add_test(NAME vgpu/run.refuses_unknown_options COMMAND flamia_vgpu_run --sed=4 "${binary}")
   set_tests_properties(vgpu/run.refuses_unknown_options PROPERTIES LABELS "cpu;vgpu"

@@ -35,7 +35,8 @@ int main() {
   std::vector<float> lse(kHeads * kTokens);
   std::vector<int32_t> cu_seqlens = {0, 120, 300};
 
-  flamia::Options options;  // MXFP8, CPU
+  flamia::Options options;                      // MXFP8
+  options.backend = flamia::BackendKind::kCpu;  // takes tensors in host memory
   options.mask.kind = flamia::MaskKind::kCausal;
   flamia::ForwardTensors t;
   t.q = packed(q.data(), kTokens, kHeads, kDim);

@@ -105,6 +105,7 @@ int main(void) {
 
   /* Zero means the default in every field. */
   flamia_options options = {.struct_size = sizeof(options)};
+  options.backend = FLAMIA_BACKEND_CPU; /* takes tensors in host memory */
   options.path = FLAMIA_PATH_MXFP8;
   options.mask = FLAMIA_MASK_CAUSAL;
   require(flamia_is_supported(&problem, &options));

@@ -13,7 +13,6 @@
 #include "audit/leak.h"
 #include "flamia/attention.h"
 #include "oracle/oracle.h"
-#include "plan/plan.h"
 #include "problem/names.h"
 #include "tools/accuracy.h"
 #include "tools/atomic_file.h"
@@ -111,29 +110,27 @@ Status run_leak(const AttendArguments& arguments, const InputSource& source, Att
   if (!arguments.leak.value_or(options.mask.kind != MaskKind::kFull)) return Status();
   audit::LeakVerdict verdict;
   Status status = audit::causal_leak(source.problem(), options, forward_inputs(source.inputs()),
-                                     source.inputs().d_o.view(), &verdict);
+                                     source.inputs().d_o.view(), &verdict, forward_on_device);
   if (status.ok()) report->leak = verdict;
   return status;
 }
 
 // What the report says about the call itself.
-Status describe_call(const AttendArguments& arguments, const InputSource& source,
-                     AttendReport* report) {
+void describe_call(const AttendArguments& arguments, const InputSource& source,
+                   AttendReport* report) {
   const Options& options = arguments.attention.options;
-  Plan plan;
-  Status status = plan_forward("attend", source.problem(), options, &plan);
-  if (!status.ok()) return status;
+  const std::string explanation = explain(source.problem(), options);
+  const std::string device = explained(explanation, "device");
   report->input = source.text();
   report->problem = source.problem();
   report->mask = options.mask;
-  report->backend = name(plan.backend);
-  report->device = cpu_model();
-  report->kernels = kernel_names(explain(source.problem(), options));
+  report->backend = explained(explanation, "backend");
+  report->device = device.empty() ? cpu_model() : device;
+  report->kernels = kernel_names(explanation);
   report->seed = arguments.attention.input.seed;
   report->repeat = arguments.repeat;
   report->work =
       count_work(source.problem(), options.mask, source.cu_seqlens_q(), source.cu_seqlens_k());
-  return status;
 }
 
 Status write_outputs(const std::string& path, const InputSource& source,
@@ -193,7 +190,10 @@ Status attend(const AttendArguments& arguments, bool* checks_passed) {
   if (Status status = source.open(arguments.attention.input, options); !status.ok()) return status;
   if (Status status = is_supported(source.problem(), options); !status.ok()) return status;
   if (Status status = check_memory(arguments, source.problem()); !status.ok()) return status;
-  if (Status status = describe_call(arguments, source, &report); !status.ok()) return status;
+  describe_call(arguments, source, &report);
+  if (!arguments.dump_quantized.empty() && report.backend != name(BackendKind::kCpu)) {
+    return bad_input("--dump-quantized must have --backend cpu; got {}", report.backend);
+  }
   if (Status status = source.load(backward); !status.ok()) return status;
   report.output_gradient_generated = source.output_gradient_generated();
 

@@ -96,7 +96,7 @@ void add_numeric_options(CLI::App& app, Options* options) {
   choice("--exp", "Exponential (default exact)", &options->exponential);
   choice("--row-sum", "Row sum from P-hat or P (default p_hat)", &options->row_sum);
   choice("--delta", "O in D = rowsum(dO O) (default o_residual)", &options->delta);
-  choice("--accumulate", "Sums of products: exact or as tensor cores (default exact)",
+  choice("--accumulate", "Sums of products: exact or as tensor cores (default auto: by backend)",
          &options->accumulate);
   choice("--promote", "Promotion of FP8 accumulators (default tile)", &options->promote);
   choice("--score-accumulator", "Accumulator of scores (default f32)", &options->score_accumulator);

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <vector>
 
+#include "tools/device_memory.h"
 #include "tools/errors.h"
 #include "tools/input_source.h"
 
@@ -106,6 +108,45 @@ Status allocate_workspace(const Problem& problem, const Options& options, Pass p
   return status;
 }
 
+/// A forward call whose tensors were copied to the device.
+class DeviceCall {
+ public:
+  Status prepare(const Problem& problem, const Options& options, const ForwardTensors& host) {
+    tensors_ = host;
+    for (TensorView* view :
+         {&tensors_.q, &tensors_.k, &tensors_.v, &tensors_.cu_seqlens_q, &tensors_.cu_seqlens_k}) {
+      if (Status status = copies_.add_input(view); !status.ok()) return status;
+    }
+    for (TensorView* view : {&tensors_.o, &tensors_.lse, &tensors_.o_residual}) {
+      if (Status status = copies_.add_output(view); !status.ok()) return status;
+    }
+    Status status = workspace_size(problem, options, Pass::kForward, &workspace_.bytes);
+    return status.ok() ? copies_.allocate(workspace_.bytes, &workspace_.data) : status;
+  }
+
+  /// Waits for the end of the call. statistics may be null.
+  Status run(const Problem& problem, const Options& options, Conventions* conventions,
+             PassStatistics* statistics) {
+    Status status = timer_.start();
+    if (!status.ok()) return status;
+    status =
+        attention_forward(problem, options, tensors_, workspace_, nullptr, conventions, statistics);
+    if (!status.ok()) return status;
+    double milliseconds = 0;
+    status = timer_.stop(&milliseconds);
+    if (statistics != nullptr) statistics->attention_ms = milliseconds;
+    return status;
+  }
+
+  Status fetch() { return copies_.fetch(); }
+
+ private:
+  DeviceCopies copies_;
+  DeviceTimer timer_;
+  ForwardTensors tensors_;
+  Workspace workspace_;
+};
+
 }  // namespace
 
 Status run_bytes(const Problem& problem, const Options& options, bool backward, double* bytes) {
@@ -126,6 +167,14 @@ Status run_bytes(const Problem& problem, const Options& options, bool backward, 
   return Status();
 }
 
+Status forward_on_device(const Problem& problem, const Options& options,
+                         const ForwardTensors& tensors, Conventions* conventions) {
+  DeviceCall call;
+  Status status = call.prepare(problem, options, tensors);
+  if (status.ok()) status = call.run(problem, options, conventions, nullptr);
+  return status.ok() ? call.fetch() : status;
+}
+
 Status run_attention(const Problem& problem, const Options& options, const AttentionInputs& inputs,
                      const RunSettings& settings, Progress* progress, AttentionRun* run) {
   Status status = resolve_conventions(problem, options, &run->conventions);
@@ -138,9 +187,13 @@ Status run_attention(const Problem& problem, const Options& options, const Atten
   tensors.o = run->outputs.o.view();
   tensors.lse = run->outputs.lse.view();
   tensors.o_residual = run->outputs.o_residual.view();
+  const bool on_device = run->conventions.backend != BackendKind::kCpu;
   HostTensor memory;
   Workspace workspace;
-  status = allocate_workspace(problem, options, Pass::kForward, &memory, &workspace);
+  std::optional<DeviceCall> device;
+  if (on_device) device.emplace();
+  status = on_device ? device->prepare(problem, options, tensors)
+                     : allocate_workspace(problem, options, Pass::kForward, &memory, &workspace);
   if (!status.ok()) return status;
   const auto repetitions = static_cast<size_t>(std::max(1, settings.repeat));
   std::vector<Sample> samples(repetitions);
@@ -148,12 +201,15 @@ Status run_attention(const Problem& problem, const Options& options, const Atten
   for (Sample& sample : samples) {
     status = measure(
         [&](PassStatistics* statistics) {
+          if (on_device) return device->run(problem, options, &run->conventions, statistics);
           return attention_forward(problem, options, tensors, workspace, nullptr, &run->conventions,
                                    statistics);
         },
         &sample);
     if (!status.ok()) return status;
   }
+  if (on_device) status = device->fetch();
+  if (!status.ok()) return status;
   run->forward_time = median(samples).time;
   run->forward_statistics = samples.front().statistics;
   if (!settings.backward) return Status();

@@ -38,8 +38,13 @@ struct RunSettings {
 /// Bytes of outputs and workspaces of a run, as far as the library can tell.
 Status run_bytes(const Problem& problem, const Options& options, bool backward, double* bytes);
 
+/// One forward call on tensors in host memory, through device memory.
+Status forward_on_device(const Problem& problem, const Options& options,
+                         const ForwardTensors& tensors, Conventions* conventions);
+
 /// Runs the forward pass, and the backward pass with the forward's conventions. Outputs are filled
-/// with NaN before, so that a row that nobody wrote is seen.
+/// with NaN before, so that a row that nobody wrote is seen. Tensors of a GPU backend are copied to
+/// and from its memory outside the measured times.
 Status run_attention(const Problem& problem, const Options& options, const AttentionInputs& inputs,
                      const RunSettings& settings, Progress* progress, AttentionRun* run);
 

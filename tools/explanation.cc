@@ -30,11 +30,15 @@ std::vector<std::pair<std::string, std::string>> explanation_lines(std::string_v
   return lines;
 }
 
-std::vector<std::string> kernel_names(std::string_view explanation) {
-  for (const auto& [key, value] : explanation_lines(explanation)) {
-    if (key == "kernels") return split(value, ", ");
+std::string explained(std::string_view explanation, std::string_view key) {
+  for (const auto& [name, value] : explanation_lines(explanation)) {
+    if (name == key) return value;
   }
   return {};
+}
+
+std::vector<std::string> kernel_names(std::string_view explanation) {
+  return split(explained(explanation, "kernels"), ", ");
 }
 
 }  // namespace flamia::tools

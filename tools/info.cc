@@ -12,6 +12,7 @@
 #include "tools/atomic_file.h"
 #include "tools/commands.h"
 #include "tools/errors.h"
+#include "tools/explanation.h"
 #include "tools/machine.h"
 #include "tools/option_parsing.h"
 
@@ -19,8 +20,7 @@ namespace flamia::tools {
 
 namespace {
 
-// "available", or why not: the answer of the library to a small call.
-std::string availability(BackendKind backend) {
+Problem small_problem() {
   Problem problem;
   problem.query_tokens = 128;
   problem.key_tokens = 128;
@@ -28,11 +28,23 @@ std::string availability(BackendKind backend) {
   problem.heads = 1;
   problem.kv_heads = 1;
   problem.head_dim = 128;
+  return problem;
+}
+
+Options options_of(BackendKind backend) {
   Options options;
   options.backend = backend;
   options.mask.kind = MaskKind::kCausal;
-  Status status = is_supported(problem, options);
-  if (status.ok()) return "available";
+  return options;
+}
+
+// "available" and on which GPU, or why not: the answer of the library to a small call.
+std::string availability(BackendKind backend) {
+  Status status = is_supported(small_problem(), options_of(backend));
+  if (status.ok()) {
+    const std::string device = explained(explain(small_problem(), options_of(backend)), "device");
+    return device.empty() ? "available" : "available: " + device;
+  }
   const size_t colon = status.message().find(": ");
   return "not available: " +
          (colon == std::string::npos ? status.message() : status.message().substr(colon + 2));
@@ -61,6 +73,11 @@ Status print_info(const std::string& report) {
     json["backends"][name(backend)] = words;
     fmt::print("{:<12}{}\n", name(backend), words);
   }
+  // What auto means here; a GPU without a backend yet is refused, not passed over.
+  const std::string text = explain(small_problem(), options_of(BackendKind::kAuto));
+  const std::string automatic = explained(text, "backend");
+  json["backends"]["auto"] = automatic.empty() ? explained(text, "refused") : automatic;
+  fmt::print("{:<12}{}\n", "auto", json["backends"]["auto"].get<std::string>());
   if (std::fflush(stdout) != 0) return failure("standard output: writing failed");
   if (report.empty()) return Status();
   return write_file(report, json.dump(2) + "\n");

@@ -226,6 +226,7 @@ void add_quantize_command(CLI::App& app, int* exit_code) {
       app.add_subcommand("quantize", "Codes and scales of one tensor, as attention computes them");
   const auto arguments = std::make_shared<QuantizeArguments>();
   arguments->options.mask.kind = MaskKind::kCausal;
+  arguments->options.backend = BackendKind::kCpu;  // tensors of a file are in host memory
   add_quantize_options(*command, arguments.get());
   command->callback([arguments, exit_code] {
     Status status = quantize_file(*arguments);

@@ -39,6 +39,9 @@ struct AttendReport {
 /// -inf on one side only, a leak beyond the promise.
 std::vector<std::string> failed_checks(const AttendReport& report);
 
+/// Time of the quantizers; nothing where the backend does not tell it apart.
+std::optional<double> quantize_time(const AttendReport& report);
+
 std::string report_table(const AttendReport& report);
 /// A figure that was not computed is null, as is one that is not finite.
 std::string report_json(const AttendReport& report);

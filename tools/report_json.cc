@@ -45,7 +45,7 @@ std::optional<double> tflops(double flops, double ms) {
 
 Json time_json(const AttendReport& report) {
   const PassTime backward = report.backward_time.value_or(PassTime());
-  return {{"quantize", report.forward_time.quantize_ms + backward.quantize_ms},
+  return {{"quantize", figure(quantize_time(report))},
           {"forward", report.forward_time.attention_ms},
           {"backward", report.backward_time ? Json(backward.attention_ms) : Json(nullptr)},
           {"total", report.forward_time.wall_ms + backward.wall_ms}};

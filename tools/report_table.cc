@@ -106,11 +106,12 @@ void add_leak(std::string* table, const AttendReport& report) {
   add_line(table, "", fmt::format("promised: {}", leak.promise));
 }
 
-void add_time(std::string* table, const char* label, double ms, double flops) {
+void add_time(std::string* table, const char* label, std::optional<double> ms, double flops) {
   constexpr double kGigaPerMilli = 1e6;
   const std::string speed =
-      flops > 0 && ms > 0 ? fmt::format("{:.2f}", flops / ms / kGigaPerMilli) : kUnknown;
-  *table += fmt::format("{:<12}{:>10.2f}{:>12}\n", label, ms, speed);
+      flops > 0 && ms > 0.0 ? fmt::format("{:.2f}", flops / *ms / kGigaPerMilli) : kUnknown;
+  const std::string time = ms ? fmt::format("{:.2f}", *ms) : kUnknown;
+  *table += fmt::format("{:<12}{:>10}{:>12}\n", label, time, speed);
 }
 
 void add_times(std::string* table, const AttendReport& report) {
@@ -118,7 +119,7 @@ void add_times(std::string* table, const AttendReport& report) {
   const double backward_flops = report.backward_time ? report.work.backward_flops : 0;
   *table += fmt::format("\n{:<12}{:>10}{:>12}", "pass", "ms", "GFLOP/s");
   *table += report.repeat > 1 ? fmt::format("   median of {}\n", report.repeat) : "\n";
-  add_time(table, "quantize", report.forward_time.quantize_ms + backward.quantize_ms, 0);
+  add_time(table, "quantize", quantize_time(report), 0);
   add_time(table, "forward", report.forward_time.attention_ms, report.work.forward_flops);
   if (report.backward_time) {
     add_time(table, "backward", backward.attention_ms, backward_flops);
@@ -128,6 +129,12 @@ void add_times(std::string* table, const AttendReport& report) {
 }
 
 }  // namespace
+
+std::optional<double> quantize_time(const AttendReport& report) {
+  if (report.conventions.backend != BackendKind::kCpu) return std::nullopt;
+  const PassTime backward = report.backward_time.value_or(PassTime());
+  return report.forward_time.quantize_ms + backward.quantize_ms;
+}
 
 std::vector<std::string> failed_checks(const AttendReport& report) {
   std::vector<std::string> failures;

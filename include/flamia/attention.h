@@ -42,6 +42,9 @@ struct PassStatistics {
 
 /// O, LSE (and the residual of O) of packed or batched attention, and the conventions used.
 /// tensors: see ForwardTensors. stream: a cudaStream_t for GPU backends, null for the CPU.
+/// GPU backends take tensors and workspace in device memory, enqueue their work on the stream and
+/// return; a captured call may be replayed with other lengths in the same cu_seqlens. Rows of their
+/// q, k, v, o and o_residual begin at multiples of 16 bytes.
 /// statistics may be null. Paper: 3.1-3.6.
 Status attention_forward(const Problem& problem, const Options& options,
                          const ForwardTensors& tensors, Workspace workspace, void* stream,
@@ -77,7 +80,8 @@ std::vector<Representation> representations(Path path, Role role);
 
 /// Codes and scales of one tensor, as the attention passes compute them.
 /// input: [T, H, D] BF16 packed with cu_seqlens, or [B, L, H, D]. options: path, hadamard, safety,
-/// emulate, score_accumulator. Errors: kInvalidArgument; kUnsupported for Path::kBf16.
+/// emulate, score_accumulator. CPU backend only. Errors: kInvalidArgument; kUnsupported for
+/// Path::kBf16 and for GPU backends.
 Status quantize(const TensorView& input, const TensorView& cu_seqlens, Role role,
                 ContractionAxis axis, const Options& options, const QuantizedTensors& output);
 

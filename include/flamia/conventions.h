@@ -9,7 +9,7 @@
 
 namespace flamia {
 
-constexpr uint32_t kConventionsVersion = 0x464c4102u;  // "FLA", layout 2
+constexpr uint32_t kConventionsVersion = 0x464c4103u;  // "FLA", layout 3
 
 struct Conventions {
   uint32_t version = kConventionsVersion;
@@ -37,7 +37,9 @@ struct Conventions {
   GradProducts grad_products = GradProducts::kFp8;   ///< resolved
   DqAccumulate dq_accumulate = DqAccumulate::kFp16;  ///< resolved
   DqScale dq_scale = DqScale::kDocument;             ///< resolved
-  uint8_t reserved[2] = {0, 0};
+  BackendKind backend = BackendKind::kCpu;           ///< that ran the forward pass and will run
+                                                     ///< the backward pass
+  uint8_t reserved = 0;
   uint32_t checksum = 0;  ///< of all bytes before it, written by the forward pass: the backward
                           ///< pass refuses a record that was changed
 };

@@ -23,7 +23,8 @@ enum class RowSum : uint8_t { kPHat, kP };
 /// O used in D = rowsum(dO * O): with its BF16 residual, or BF16 alone.
 enum class Delta : uint8_t { kOResidual, kOBf16 };
 /// Sums of FP8 products: FP32 as a GEMM library sums, or the tensor core's aligned truncated sums.
-enum class Accumulate : uint8_t { kExact, kHardware };
+/// kAuto: exact on the CPU, the tensor core's on a GPU, which has no other.
+enum class Accumulate : uint8_t { kExact, kHardware, kAuto };
 /// kTile: no tensor-core accumulator outlives one tile. kNone: one accumulator per sequence.
 enum class Promote : uint8_t { kTile, kNone };
 enum class ScoreAccumulator : uint8_t { kF32, kF16 };
@@ -45,7 +46,7 @@ struct Mask {
 struct Options {
   Path path = Path::kMxfp8;
   BackendKind backend = BackendKind::kAuto;
-  Family emulate = Family::kHopper;  ///< CPU backend only; a GPU follows its own family
+  Family emulate = Family::kHopper;  ///< CPU backend: whose numbers; a GPU has its own only
   Mask mask;
   std::optional<float> softmax_scale;  ///< default 1 / sqrt(head_dim)
   Safety safety = Safety::kDefault;
@@ -57,7 +58,7 @@ struct Options {
   Exponential exponential = Exponential::kExact;
   RowSum row_sum = RowSum::kPHat;
   Delta delta = Delta::kOResidual;
-  Accumulate accumulate = Accumulate::kExact;
+  Accumulate accumulate = Accumulate::kAuto;
   Promote promote = Promote::kTile;
   ScoreAccumulator score_accumulator = ScoreAccumulator::kF32;
   DsFormat ds_format = DsFormat::kE4M3;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "api/executor.h"
 #include "backend/backend.h"
 #include "plan/causal_safety.h"
 #include "plan/conventions.h"
@@ -40,21 +41,9 @@ Status guarded(const char* function, Work&& work) {
   }
 }
 
-/// The executor of a plan; refuses machines that cannot run it.
-Status find_backend(const char* function, const Plan& plan, const Backend** backend) {
-  if (plan.backend != BackendKind::kCpu) {
-    return {StatusCode::kInternal, concat(function, ": no backend ", name(plan.backend))};
-  }
-  if (!cpu_backend_available()) {
-    return unsupported(function, "backend", "run on this machine", name(plan.backend),
-                       "the cpu backend needs AVX2 and FMA");
-  }
-  *backend = &cpu_backend();
-  return {};
-}
-
-Status check_stream(const char* function, const void* stream) {
-  if (stream == nullptr) return {};
+/// A GPU backend takes any stream, null for the default one.
+Status check_stream(const char* function, const Plan& plan, const void* stream) {
+  if (stream == nullptr || plan.backend != BackendKind::kCpu) return {};
   return invalid_argument(function, "stream", "be null for the cpu backend", "a stream");
 }
 
@@ -66,16 +55,22 @@ Status check_pointer(const char* function, const char* argument, const void* poi
 /// Plan and executor of a forward call.
 Status prepare_forward(const char* function, const Problem& problem, const Options& options,
                        Plan* plan, const Backend** backend) {
-  if (Status status = plan_forward(function, problem, options, plan); !status.ok()) return status;
+  if (Status status = plan_forward(function, problem, options, machine_for(options.backend), plan);
+      !status.ok()) {
+    return status;
+  }
   return find_backend(function, *plan, backend);
 }
 
 /// Plan and executor of the backward call that follows a forward call with these options.
 Status prepare_backward(const char* function, const Problem& problem, const Options& options,
                         Plan* plan, const Backend** backend) {
-  if (Status status = plan_forward(function, problem, options, plan); !status.ok()) return status;
+  const Machine machine = machine_for(options.backend);
+  if (Status status = plan_forward(function, problem, options, machine, plan); !status.ok()) {
+    return status;
+  }
   const Conventions conventions = plan->conventions;
-  if (Status status = plan_backward(function, problem, conventions, options.threads, plan);
+  if (Status status = plan_backward(function, problem, conventions, options.threads, machine, plan);
       !status.ok()) {
     return status;
   }
@@ -215,11 +210,15 @@ std::string explain_call(const Problem& problem, const Options& options) {
   const Status backward = prepare_backward(kFunction, problem, options, &backward_plan, &backend);
   add_line(text, "supported", "yes");
   add_line(text, "backend", name(plan.backend));
-  add_line(text, "threads", concat(plan.threads));
+  if (plan.backend == BackendKind::kCpu) {
+    add_line(text, "threads", concat(plan.threads));
+  } else {
+    add_line(text, "device", gpu_words());
+  }
   add_conventions(text, plan.conventions);
   add_line(text, "passes", backward.ok() ? "quantize, forward, backward" : "quantize, forward");
   if (!backward.ok()) add_line(text, "backward_refused", reasons_of(kFunction, backward));
-  add_line(text, "kernels", "cpu: tiled reference");
+  add_line(text, "kernels", backend->kernels(plan, Pass::kForward));
   add_line(text, "workspace_forward_bytes", concat(backend->workspace_bytes(plan, Pass::kForward)));
   if (backward.ok()) {
     add_line(text, "workspace_backward_bytes",
@@ -256,7 +255,9 @@ Status resolve_conventions(const Problem& problem, const Options& options,
       return status;
     }
     Plan plan;
-    if (Status status = plan_forward(kFunction, problem, options, &plan); !status.ok()) {
+    if (Status status =
+            plan_forward(kFunction, problem, options, machine_for(options.backend), &plan);
+        !status.ok()) {
       return status;
     }
     *conventions = plan.conventions;
@@ -293,9 +294,9 @@ Status attention_forward(const Problem& problem, const Options& options,
         !status.ok()) {
       return status;
     }
-    if (Status status = check_stream(kFunction, stream); !status.ok()) return status;
+    if (Status status = check_stream(kFunction, plan, stream); !status.ok()) return status;
     const LentWorkspace lent{workspace, backend->workspace_bytes(plan, Pass::kForward)};
-    if (Status status = validate_forward(kFunction, problem, tensors, lent, Residence::kHost);
+    if (Status status = validate_forward(kFunction, problem, tensors, lent, residence_of(plan));
         !status.ok()) {
       return status;
     }
@@ -313,15 +314,16 @@ Status attention_backward(const Problem& problem, const Conventions& conventions
   return guarded(kFunction, [&]() -> Status {
     Plan plan;
     const Backend* backend = nullptr;
-    if (Status status = plan_backward(kFunction, problem, conventions, threads, &plan);
+    if (Status status = plan_backward(kFunction, problem, conventions, threads,
+                                      machine_for(conventions.backend), &plan);
         !status.ok()) {
       return status;
     }
     if (Status status = find_backend(kFunction, plan, &backend); !status.ok()) return status;
-    if (Status status = check_stream(kFunction, stream); !status.ok()) return status;
+    if (Status status = check_stream(kFunction, plan, stream); !status.ok()) return status;
     const LentWorkspace lent{workspace, backend->workspace_bytes(plan, Pass::kBackward)};
     if (Status status = validate_backward(kFunction, problem, conventions.delta, tensors, lent,
-                                          Residence::kHost);
+                                          residence_of(plan));
         !status.ok()) {
       return status;
     }
@@ -374,7 +376,7 @@ Status quantize(const TensorView& input, const TensorView& cu_seqlens, Role role
         input,         cu_seqlens,
         output.codes,  output.exp,
         output.scales, scale_columns(named, axis == ContractionAxis::kTokens, problem.head_dim)};
-    if (Status status = validate_quantize(kFunction, problem, views, Residence::kHost);
+    if (Status status = validate_quantize(kFunction, problem, views, residence_of(plan));
         !status.ok()) {
       return status;
     }

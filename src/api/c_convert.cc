@@ -30,7 +30,7 @@ static_assert(counts_from_one(FLAMIA_KV_ORDER_FORWARD, KvOrder::kForward));
 static_assert(counts_from_one(FLAMIA_EXPONENTIAL_MITCHELL, Exponential::kMitchell));
 static_assert(counts_from_one(FLAMIA_ROW_SUM_P, RowSum::kP));
 static_assert(counts_from_one(FLAMIA_DELTA_O_BF16, Delta::kOBf16));
-static_assert(counts_from_one(FLAMIA_ACCUMULATE_HARDWARE, Accumulate::kHardware));
+static_assert(counts_from_one(FLAMIA_ACCUMULATE_AUTO, Accumulate::kAuto));
 static_assert(counts_from_one(FLAMIA_PROMOTE_NONE, Promote::kNone));
 static_assert(counts_from_one(FLAMIA_SCORE_ACCUMULATOR_F16, ScoreAccumulator::kF16));
 static_assert(counts_from_one(FLAMIA_DS_FORMAT_E5M2, DsFormat::kE5M2));

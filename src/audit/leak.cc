@@ -248,7 +248,7 @@ Status check_inputs(const ForwardTensors& inputs, const TensorView& d_o) {
 
 Status causal_leak_at(const Problem& problem, const Options& options, const ForwardTensors& inputs,
                       const TensorView& d_o, const std::vector<int64_t>& tokens,
-                      LeakVerdict* verdict) {
+                      LeakVerdict* verdict, const HostForward& forward) {
   *verdict = LeakVerdict();
   Status status = is_supported(problem, options);
   if (!status.ok()) return status;
@@ -259,7 +259,7 @@ Status causal_leak_at(const Problem& problem, const Options& options, const Forw
     return status;
   }
   try {
-    Probe probe(problem, inputs, d_o, kMaxRows);
+    Probe probe(problem, inputs, d_o, kMaxRows, forward);
     if (probe.rows() < 2) {
       verdict->words = "not tested: no document has two tokens";
       return status;
@@ -272,8 +272,8 @@ Status causal_leak_at(const Problem& problem, const Options& options, const Forw
 }
 
 Status causal_leak(const Problem& problem, const Options& options, const ForwardTensors& inputs,
-                   const TensorView& d_o, LeakVerdict* verdict) {
-  return causal_leak_at(problem, options, inputs, d_o, {}, verdict);
+                   const TensorView& d_o, LeakVerdict* verdict, const HostForward& forward) {
+  return causal_leak_at(problem, options, inputs, d_o, {}, verdict, forward);
 }
 
 }  // namespace flamia::audit

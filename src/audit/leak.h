@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "audit/library_call.h"
 #include "flamia/options.h"
 #include "flamia/problem.h"
 #include "flamia/status.h"
@@ -37,14 +38,15 @@ struct LeakVerdict {
 /// with the causal prescale change nothing before the block, and no entry of dQ moves by more than
 /// the step of the prescaled accumulator and of BF16 allow.
 ///
-/// inputs: q, k, v and cumulative lengths are read. Errors: those of the library's calls.
+/// inputs: q, k, v and cumulative lengths are read, in host memory. forward: see HostForward.
+/// Errors: those of the library's calls.
 Status causal_leak(const Problem& problem, const Options& options, const ForwardTensors& inputs,
-                   const TensorView& d_o, LeakVerdict* verdict);
+                   const TensorView& d_o, LeakVerdict* verdict, const HostForward& forward = {});
 
 /// The same at chosen tokens, counted from the start of the copy; others than [1, rows) are
 /// skipped.
 Status causal_leak_at(const Problem& problem, const Options& options, const ForwardTensors& inputs,
                       const TensorView& d_o, const std::vector<int64_t>& tokens,
-                      LeakVerdict* verdict);
+                      LeakVerdict* verdict, const HostForward& forward = {});
 
 }  // namespace flamia::audit

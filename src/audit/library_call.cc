@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <memory>
 #include <new>
+#include <utility>
 
+#include "base/refusals.h"
 #include "numerics/bf16.h"
+#include "problem/names.h"
 
 namespace flamia::audit {
 namespace {
@@ -44,8 +47,11 @@ std::vector<float> widen(const std::vector<uint16_t>& values) {
 
 }  // namespace
 
-LibraryCall::LibraryCall(const AuditInputs& inputs, const Options& options)
-    : inputs_(inputs), options_(options), gradients_(!inputs.d_o.empty()) {
+LibraryCall::LibraryCall(const AuditInputs& inputs, const Options& options, HostForward forward)
+    : inputs_(inputs),
+      options_(options),
+      gradients_(!inputs.d_o.empty()),
+      host_forward_(std::move(forward)) {
   problem_ = {inputs.tokens,
               inputs.tokens,
               0,
@@ -66,6 +72,15 @@ Status LibraryCall::forward() {
   tensors.o = of_queries(&o_);
   tensors.lse = lse_view();
   if (gradients_) tensors.o_residual = of_queries(&residual_);
+  Conventions planned;
+  if (Status status = resolve_conventions(problem_, options_, &planned); !status.ok()) {
+    return status;
+  }
+  if (planned.backend != BackendKind::kCpu) {
+    if (host_forward_) return host_forward_(problem_, options_, tensors, &conventions_);
+    return unsupported("audit", "backend", "be cpu", name(planned.backend),
+                       "the tensors of an audit are in host memory");
+  }
   return with_workspace(problem_, options_, Pass::kForward, [&](Workspace workspace) {
     return attention_forward(problem_, options_, tensors, workspace, nullptr, &conventions_);
   });

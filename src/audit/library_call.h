@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "flamia/attention.h"
@@ -10,10 +11,16 @@
 
 namespace flamia::audit {
 
+/// A forward call on tensors in host memory by a backend that does not work there: whoever has
+/// device memory copies.
+using HostForward = std::function<Status(const Problem& problem, const Options& options,
+                                         const ForwardTensors& tensors, Conventions* conventions)>;
+
 /// Forward and, with d_o, backward. Mask and softmax scale are those of the options.
 class LibraryCall {
  public:
-  LibraryCall(const AuditInputs& inputs, const Options& options);
+  /// forward: runs the forward pass of a GPU backend; without it those are refused.
+  LibraryCall(const AuditInputs& inputs, const Options& options, HostForward forward = {});
 
   Status forward();
   Status backward();
@@ -35,6 +42,7 @@ class LibraryCall {
   Options options_;
   Problem problem_;
   bool gradients_;
+  HostForward host_forward_;
   Conventions conventions_;
   std::vector<uint16_t> o_, residual_, dq_, dk_, dv_;
   std::vector<float> lse_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <utility>
 
 #include "audit/library_call.h"
 #include "base/bits.h"
@@ -75,7 +76,8 @@ double largest_row_norm(const std::vector<uint16_t>& values, int64_t head_dim) {
 }  // namespace
 
 Probe::Probe(const Problem& problem, const ForwardTensors& inputs, const TensorView& d_o,
-             int64_t max_rows) {
+             int64_t max_rows, HostForward forward)
+    : host_forward_(std::move(forward)) {
   const Rows rows = longest_square(problem, inputs, max_rows);
   const int32_t group = std::min(problem.heads / problem.kv_heads, kMaxGroup);
   // Query heads of a smaller group would belong to other key heads: then one key head is copied.
@@ -122,7 +124,7 @@ double Probe::dq_rounding_bound(double softmax_scale) const {
 }
 
 Status Probe::run(const Options& options, Outputs* outputs) const {
-  LibraryCall call(inputs_, options);
+  LibraryCall call(inputs_, options, host_forward_);
   if (Status status = call.forward(); !status.ok()) return status;
   if (has_gradient()) {
     if (Status status = call.backward(); !status.ok()) return status;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "audit/library_call.h"
 #include "audit/perturbation.h"
 #include "flamia/attention.h"
 
@@ -24,7 +25,7 @@ class Probe {
   /// Copies at most max_rows rows of the longest document, and few heads. Rows are the first ones
   /// that are both query and key under bottom-right alignment. inputs must be BF16.
   Probe(const Problem& problem, const ForwardTensors& inputs, const TensorView& d_o,
-        int64_t max_rows);
+        int64_t max_rows, HostForward forward = {});
 
   int64_t rows() const { return inputs_.tokens; }
   int64_t heads() const { return inputs_.heads; }
@@ -45,6 +46,7 @@ class Probe {
 
  private:
   AuditInputs inputs_, original_;
+  HostForward host_forward_;
 };
 
 }  // namespace flamia::audit

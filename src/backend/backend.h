@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 #include "flamia/attention.h"
 #include "plan/plan.h"
@@ -11,6 +12,8 @@ namespace flamia {
 class Backend {
  public:
   virtual ~Backend() = default;
+  /// Names of what runs, separated by ", ".
+  virtual std::string kernels(const Plan& plan, Pass pass) const = 0;
   virtual size_t workspace_bytes(const Plan& plan, Pass pass) const = 0;
   virtual Status forward(const Plan& plan, const ForwardTensors& tensors, Workspace workspace,
                          void* stream, PassStatistics* statistics) const = 0;

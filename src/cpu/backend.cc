@@ -36,6 +36,8 @@ void clear_rows(const Operand& operand, int64_t first, int64_t end) {
 
 class CpuBackend final : public Backend {
  public:
+  std::string kernels(const Plan&, Pass) const override { return "cpu: tiled reference"; }
+
   size_t workspace_bytes(const Plan& plan, Pass pass) const override {
     Arena arena(nullptr);
     if (pass == Pass::kForward) {

@@ -65,7 +65,8 @@ Status check(const QuantizeArgs& args, int head_dim) {
 Status launch_quantize(const QuantizeArgs& args, int head_dim, void* stream) {
   if (Status status = check(args, head_dim); !status.ok()) return status;
   const KernelInfo& kernel = quantize_kernel(args, head_dim);
-  return launch(kFunction, kernel, {quantize_grid(args), kernel.shared_bytes, false}, &args, stream);
+  return launch(kFunction, kernel, {quantize_grid(args), kernel.shared_bytes, false}, &args,
+                stream);
 }
 
 }  // namespace flamia::cuda

@@ -63,6 +63,7 @@ struct Emulator::State {
   std::unordered_map<const LoadedModule*, std::unique_ptr<execution::Program>> programs;
 
   Status place(LoadedModule* module);
+  void give_back(const LoadedModule& module);
   Status open_trace();
   Status keep_text(std::string_view text);
   void initialize(LoadedModule* module);
@@ -100,6 +101,16 @@ Status Emulator::State::place(LoadedModule* module) {
   module->constants.resize(static_cast<uint32_t>(constant_bytes), true);
   initialize(module);
   return {};
+}
+
+/// The memory of a module that was refused after some of its variables had been placed.
+void Emulator::State::give_back(const LoadedModule& module) {
+  for (size_t i = 0; i < module.variable_address.size(); ++i) {
+    if (module.module.variables[i].space != ptx::StateSpace::kGlobal) continue;
+    if (module.variable_address[i] == 0) continue;
+    const Status released = memory.release(module.variable_address[i]);
+    static_cast<void>(released);
+  }
 }
 
 uint64_t Emulator::State::relocated(const LoadedModule& module,
@@ -172,7 +183,10 @@ Status Emulator::load(std::string_view text, std::unique_ptr<LoadedModule>* modu
   Status status = state_->keep_text(text);
   if (status.ok()) status = ptx::parse(text, &loaded->module);
   if (status.ok()) status = state_->place(loaded.get());
-  if (!status.ok()) return status;
+  if (!status.ok()) {
+    state_->give_back(*loaded);
+    return status;
+  }
   state_->programs[loaded.get()] = std::make_unique<execution::Program>(loaded.get());
   *module = std::move(loaded);
   return {};

@@ -16,7 +16,7 @@
 namespace flamia::emulator {
 
 enum class Chip : uint8_t { kH200, kB200, kB300 };
-/// When asynchronous work completes, and which warp runs next.
+/// When asynchronous work completes; with kRandom also which cluster starts first, and where.
 enum class Adversary : uint8_t { kLate, kEarly, kRandom };
 enum class Numerics : uint8_t { kHardware, kExact };
 
@@ -44,7 +44,9 @@ enum class Rules : uint8_t {
   /// Also what PTX asks for although public kernels run without it: tcgen05.fence around every
   /// synchronization, tcgen05.wait::ld although the loaded registers were used, fence.mbarrier_init
   /// (inside one CTA, and before relaxed cluster barriers), and that a CTA stays until its bulk
-  /// stores have read their source. And bytes of a phase are expected before its last arrival.
+  /// stores have read their source. And bytes of a phase are expected before its last arrival,
+  /// lanes
+  /// of one store are compared, and any lane may be elected.
   kStrict,
 };
 

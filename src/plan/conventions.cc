@@ -70,13 +70,14 @@ void check_choices(const Conventions& c, Refusals* refusals) {
   check_choice("conventions.exponential", c.exponential, refusals);
   check_choice("conventions.row_sum", c.row_sum, refusals);
   check_choice("conventions.delta", c.delta, refusals);
-  check_choice("conventions.accumulate", c.accumulate, refusals);
+  check_resolved("conventions.accumulate", c.accumulate, refusals);
   check_choice("conventions.promote", c.promote, refusals);
   check_choice("conventions.score_accumulator", c.score_accumulator, refusals);
   check_choice("conventions.ds_format", c.ds_format, refusals);
   check_resolved("conventions.grad_products", c.grad_products, refusals);
   check_resolved("conventions.dq_accumulate", c.dq_accumulate, refusals);
   check_resolved("conventions.dq_scale", c.dq_scale, refusals);
+  check_resolved("conventions.backend", c.backend, refusals);
 }
 
 }  // namespace
@@ -108,7 +109,12 @@ DqAccumulate resolve_dq_accumulate(const Options& options) {
                                                       : path_spec(options.path).dq_accumulate;
 }
 
-Conventions resolve(const Problem& problem, const Options& options) {
+Accumulate resolve_accumulate(const Options& options, BackendKind backend) {
+  if (options.accumulate != Accumulate::kAuto) return options.accumulate;
+  return backend == BackendKind::kCpu ? Accumulate::kExact : Accumulate::kHardware;
+}
+
+Conventions resolve(const Problem& problem, const Options& options, BackendKind backend) {
   const Window window = resolve_window(options.mask);
   const PScale p_scale = resolve_p_scale(options);
   const double default_scale = 1.0 / std::sqrt(static_cast<double>(problem.head_dim));
@@ -130,20 +136,21 @@ Conventions resolve(const Problem& problem, const Options& options) {
   result.exponential = options.exponential;
   result.row_sum = options.row_sum;
   result.delta = options.delta;
-  result.accumulate = options.accumulate;
+  result.accumulate = resolve_accumulate(options, backend);
   result.promote = options.promote;
   result.score_accumulator = options.score_accumulator;
   result.ds_format = options.ds_format;
   result.grad_products = resolve_grad_products(options);
   result.dq_accumulate = resolve_dq_accumulate(options);
   result.dq_scale = resolve_dq_scale(options);
+  result.backend = backend;
   result.checksum = checksum_of(result);
   return result;
 }
 
 uint32_t checksum_of(const Conventions& conventions) {
   // No byte of the record before the checksum is padding.
-  static_assert(offsetof(Conventions, checksum) == 60 && offsetof(Conventions, reserved) == 58);
+  static_assert(offsetof(Conventions, checksum) == 60 && offsetof(Conventions, reserved) == 59);
   unsigned char bytes[offsetof(Conventions, checksum)];
   std::memcpy(bytes, &conventions, sizeof bytes);
   uint32_t hash = 0x811c9dc5u;
@@ -154,6 +161,7 @@ uint32_t checksum_of(const Conventions& conventions) {
 Options options_of(const Conventions& conventions) {
   Options options;
   options.path = conventions.path;
+  options.backend = conventions.backend;
   options.emulate = conventions.family;
   options.mask = {MaskKind::kWindow, conventions.window_left, conventions.window_right};
   options.softmax_scale = conventions.softmax_scale;
@@ -188,8 +196,8 @@ Status check_conventions(const char* function, const Problem& problem,
   expect("conventions.kv_heads", c.kv_heads, problem.kv_heads, &refusals);
   expect("conventions.head_dim", c.head_dim, problem.head_dim, &refusals);
   check_choices(c, &refusals);
-  if (c.reserved[0] != 0 || c.reserved[1] != 0) {
-    refusals.invalid("conventions.reserved", "be zero", concat(c.reserved[0], " ", c.reserved[1]),
+  if (c.reserved != 0) {
+    refusals.invalid("conventions.reserved", "be zero", concat(c.reserved),
                      "a newer version wrote this record");
   }
   if (c.window_left >= kMaxTokens || c.window_right >= kMaxTokens) {

@@ -24,11 +24,14 @@ bool takes_p_scale(Path path, Family family);
 
 /// S and tau of these options: as given, else the default of path and family.
 PScale resolve_p_scale(const Options& options);
+Accumulate resolve_accumulate(const Options& options, BackendKind backend);
 GradProducts resolve_grad_products(const Options& options);
 DqAccumulate resolve_dq_accumulate(const Options& options);
 
-/// The record of a forward call. problem and options must have passed plan/support.h.
-Conventions resolve(const Problem& problem, const Options& options);
+/// The record of a forward call on a backend, which is not kAuto. problem and options must have
+/// passed plan/support.h.
+Conventions resolve(const Problem& problem, const Options& options,
+                    BackendKind backend = BackendKind::kCpu);
 
 /// Options that resolve() turns into this record again. conventions must have passed
 /// check_conventions().

@@ -20,32 +20,32 @@ int32_t resolve_threads(int32_t threads) {
 }  // namespace
 
 Status plan_forward(const char* function, const Problem& problem, const Options& options,
-                    Plan* plan) {
+                    const Machine& machine, Plan* plan) {
   Refusals refusals;
-  check_support(problem, options, &refusals);
+  check_support(problem, options, machine, &refusals);
   if (!refusals.empty()) return refusals.status(function);
   plan->problem = problem;
-  plan->conventions = resolve(problem, options);
-  plan->backend = BackendKind::kCpu;
+  plan->backend = resolve_backend(options, machine);
+  plan->conventions = resolve(problem, options, plan->backend);
   plan->threads = resolve_threads(options.threads);
   return {};
 }
 
 Status plan_backward(const char* function, const Problem& problem, const Conventions& conventions,
-                     int32_t threads, Plan* plan) {
+                     int32_t threads, const Machine& machine, Plan* plan) {
   if (Status status = check_conventions(function, problem, conventions); !status.ok()) {
     return status;
   }
   Options options = options_of(conventions);
   options.threads = threads;
   Refusals refusals;
-  check_support(problem, options, &refusals);
-  check_backward_support(options, &refusals);
+  check_support(problem, options, machine, &refusals);
+  check_backward_support(options, options.backend, &refusals);
   if (!refusals.empty()) return refusals.status(function);
   if (Status status = check_unchanged(function, conventions); !status.ok()) return status;
   plan->problem = problem;
   plan->conventions = conventions;
-  plan->backend = BackendKind::kCpu;
+  plan->backend = conventions.backend;
   plan->threads = resolve_threads(threads);
   return {};
 }

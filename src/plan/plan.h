@@ -1,10 +1,11 @@
 // What one call will do, decided before anything runs: shapes, conventions, executor settings.
-// Paper: 3.3. plan_forward() is a pure function; plan_backward() takes conventions, not options.
+// Paper: 3.3. Both are pure functions; plan_backward() takes conventions, not options.
 #pragma once
 
 #include <cstdint>
 
 #include "flamia/attention.h"
+#include "plan/machine.h"
 
 namespace flamia {
 
@@ -17,10 +18,10 @@ struct Plan {
 
 /// Support check, then the resolved choices. function names the API call in messages.
 Status plan_forward(const char* function, const Problem& problem, const Options& options,
-                    Plan* plan);
+                    const Machine& machine, Plan* plan);
 
 /// Checks that the record fits the problem and can be run backward.
 Status plan_backward(const char* function, const Problem& problem, const Conventions& conventions,
-                     int32_t threads, Plan* plan);
+                     int32_t threads, const Machine& machine, Plan* plan);
 
 }  // namespace flamia

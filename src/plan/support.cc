@@ -2,11 +2,14 @@
 #include "plan/support.h"
 
 #include <cmath>
+#include <cstdint>
+#include <string>
 
 #include "numerics/p_hat.h"
 #include "plan/conventions.h"
 #include "problem/names.h"
 #include "problem/validate.h"
+#include "schedule/work_item.h"
 
 namespace flamia {
 
@@ -34,10 +37,16 @@ void check_choices(const Options& options, Refusals* refusals) {
   check_choice("dq_scale", options.dq_scale, refusals);
 }
 
-void check_executor(const Options& options, Refusals* refusals) {
-  if (options.backend == BackendKind::kHopper || options.backend == BackendKind::kBlackwell) {
-    refusals->unsupported("backend", "be cpu or auto in this build", name(options.backend),
-                          concat("cpu with emulate=", name(options.backend), " gives its numbers"));
+void check_executor(const Options& options, const Machine& machine, Refusals* refusals) {
+  const BackendKind backend = resolve_backend(options, machine);
+  const std::string emulation = concat("cpu with emulate=", name(backend), " gives its numbers");
+  if (backend == BackendKind::kBlackwell) {
+    refusals->unsupported("backend", "be cpu, hopper or auto in this build", name(backend),
+                          emulation);
+  }
+  if (backend == BackendKind::kHopper && !machine.no_hopper.empty()) {
+    refusals->unsupported("backend", "be cpu or auto on this machine", name(backend),
+                          concat(machine.no_hopper, "; ", emulation));
   }
   if (options.threads < 0 || options.threads > kMaxThreads) {
     refusals->invalid("threads", concat("be between 0 and ", kMaxThreads), concat(options.threads),
@@ -106,7 +115,7 @@ void check_exponential(const Options& options, Refusals* refusals) {
   }
 }
 
-void check_products(const Options& options, Refusals* refusals) {
+void check_products(const Options& options, BackendKind backend, Refusals* refusals) {
   const GradProducts grad_products = resolve_grad_products(options);
   if (options.path == Path::kBf16) {
     if (options.hadamard == Hadamard::kOn) {
@@ -137,7 +146,8 @@ void check_products(const Options& options, Refusals* refusals) {
     refusals->unsupported("score_accumulator", concat("be f32 for path ", name(options.path)),
                           name(options.score_accumulator), "f16 needs path mxfp8");
   }
-  if (options.promote == Promote::kNone && options.accumulate == Accumulate::kExact) {
+  if (options.promote == Promote::kNone &&
+      resolve_accumulate(options, backend) == Accumulate::kExact) {
     refusals->invalid("promote", "be tile with accumulate exact", name(options.promote),
                       "promote none has no effect with exact accumulation");
   }
@@ -152,22 +162,75 @@ void check_safety(const Options& options, Refusals* refusals) {
   }
 }
 
+/// Choices that a backend has no kernel for, each named with the nearest one that it has.
+class HopperRules {
+ public:
+  explicit HopperRules(Refusals* refusals) : refusals_(refusals) {}
+
+  void check(const Problem& problem, const Options& options) {
+    expect("path", options.path, Path::kMxfp8);
+    expect("emulate", options.emulate, Family::kHopper);
+    expect("safety", options.safety, Safety::kDefault);
+    expect("exponential", options.exponential, Exponential::kExact);
+    if (options.accumulate == Accumulate::kExact) {
+      refuse("accumulate", "be auto or hw", name(options.accumulate));
+    }
+    expect("promote", options.promote, Promote::kTile);
+    expect("score_accumulator", options.score_accumulator, ScoreAccumulator::kF32);
+    if (options.softmax_scale.has_value() && *options.softmax_scale <= 0.0f) {
+      refuse("softmax_scale", "be > 0", concat(*options.softmax_scale));
+    }
+    check_tokens("query_tokens", problem.query_tokens);
+    check_tokens("key_tokens", problem.key_tokens);
+    const int64_t items = forward_item_capacity(problem.query_tokens, problem.documents);
+    if (problem.query_tokens <= INT32_MAX && items > INT32_MAX / larger(1, problem.heads)) {
+      refuse("tokens * heads", "make fewer than 2^31 query tiles",
+             concat(items, " * ", problem.heads));
+    }
+  }
+
+ private:
+  template <typename Enum>
+  void expect(const char* argument, Enum got, Enum wanted) {
+    if (got != wanted) refuse(argument, concat("be ", name(wanted)), name(got));
+  }
+  void check_tokens(const char* argument, int64_t tokens) {
+    if (tokens > INT32_MAX) refuse(argument, "be less than 2^31", concat(tokens));
+  }
+  void refuse(const char* argument, const std::string& rule, const std::string& got) {
+    refusals_->unsupported(argument, concat(rule, " for backend hopper"), got);
+  }
+
+  Refusals* refusals_;
+};
+
 }  // namespace
 
-void check_support(const Problem& problem, const Options& options, Refusals* refusals) {
+BackendKind resolve_backend(const Options& options, const Machine& machine) {
+  return options.backend == BackendKind::kAuto ? machine.gpu : options.backend;
+}
+
+void check_support(const Problem& problem, const Options& options, const Machine& machine,
+                   Refusals* refusals) {
   check_problem(problem, refusals);
   const int before = refusals->count();
   check_choices(options, refusals);
   if (refusals->count() > before) return;  // rules about combinations need values that exist
-  check_executor(options, refusals);
+  const BackendKind backend = resolve_backend(options, machine);
+  check_executor(options, machine, refusals);
   check_mask(options.mask, refusals);
   check_probabilities(options, refusals);
   check_exponential(options, refusals);
-  check_products(options, refusals);
+  check_products(options, backend, refusals);
   check_safety(options, refusals);
+  if (backend == BackendKind::kHopper) HopperRules(refusals).check(problem, options);
 }
 
-void check_backward_support(const Options& options, Refusals* refusals) {
+void check_backward_support(const Options& options, BackendKind backend, Refusals* refusals) {
+  if (backend != BackendKind::kCpu) {
+    refusals->unsupported("backend", "be cpu for a backward pass", name(backend),
+                          "gradients are not there yet on a GPU");
+  }
   if (options.exponential == Exponential::kSchraudolph ||
       options.exponential == Exponential::kMitchell) {
     refusals->unsupported("exponential", "be exact or polynomial for a backward pass",

@@ -7,6 +7,7 @@
 #include "base/refusals.h"
 #include "flamia/options.h"
 #include "flamia/problem.h"
+#include "plan/machine.h"
 #include "problem/names.h"
 
 namespace flamia {
@@ -22,10 +23,12 @@ void check_choice(const char* argument, Enum value, Refusals* refusals) {
 }
 
 /// Adds every reason why a forward call with these shapes and options cannot run: shapes, values
-/// outside their range, choices that contradict each other, choices that are not there yet.
-void check_support(const Problem& problem, const Options& options, Refusals* refusals);
+/// outside their range, choices that contradict each other, choices that are not there yet, choices
+/// that the backend cannot run, a backend that this machine does not have.
+void check_support(const Problem& problem, const Options& options, const Machine& machine,
+                   Refusals* refusals);
 
 /// Adds every reason why such a forward call cannot be followed by a backward call.
-void check_backward_support(const Options& options, Refusals* refusals);
+void check_backward_support(const Options& options, BackendKind backend, Refusals* refusals);
 
 }  // namespace flamia

@@ -30,6 +30,12 @@ FLAMIA_DEVICE float exp2_approximate(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+/// 1 / x within 1 ulp.
+FLAMIA_DEVICE float reciprocal_approximate(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 /// log2(x), absolute error below 2^-22 near 1, relative elsewhere.
 FLAMIA_DEVICE float log2_approximate(float x) {
   float y;

@@ -362,7 +362,7 @@ TEST_F(CApi, RefusesChangedRecords) {
   flamia_conventions empty = sized<flamia_conventions>();
   EXPECT_EQ(c.run_backward(&empty), FLAMIA_INVALID_ARGUMENT);
   EXPECT_STREQ(flamia_last_error(),
-               "attention_backward: conventions.version must be 1179402498; got 0 (pass the record "
+               "attention_backward: conventions.version must be 1179402499; got 0 (pass the record "
                "that the forward pass returned)");
 }
 

@@ -399,6 +399,87 @@ spin:
   return crimes;
 }
 
+/// Lanes of one warp, one instruction, one place: strict rules only.
+const std::vector<Crime>& lanes_of_a_store() {
+  static const std::vector<Crime> crimes = {
+      {"shared store",
+       "hazard",
+       {"lanes 0 and 1", "st.shared", "shared address", "not defined"},
+       R"(
+  @%p2 st.shared.u32 [cell], {{5||%r1}};
+)",
+       64,
+       1,
+       1,
+       Rules::kStrict},
+      {"global vector store, two lanes of a place",
+       "hazard",
+       {"lanes 8 and 9", "st.global.v2", "global address"},
+       R"(
+  shr.u32 %r20, %r1, 1;
+  mul.wide.u32 %d10, %r20, 8;
+  add.u64 %d10, %d10, %d2;
+  setp.eq.u32 %p5, %r1, 9;
+  selp.u32 %r21, 7, %r20, %p5;
+  st.global.v2.u32 [%d10], {%r20, {{%r20||%r21}}};
+)",
+       64,
+       1,
+       1,
+       Rules::kStrict},
+      {"bytes of one word are apart",
+       "hazard",
+       {"lanes 3 and 4", "st.shared.u8"},
+       R"(
+  setp.eq.u32 %p5, %r1, 4;
+  selp.u32 %r20, {{4||3}}, %r1, %p5;
+  add.u32 %r20, %r20, %r10;
+  st.shared.u8 [%r20], %r1;
+)",
+       32,
+       1,
+       1,
+       Rules::kStrict},
+      {"rows of stmatrix",
+       "hazard",
+       {"stmatrix"},
+       R"(
+  and.b32 %r20, %r1, 7;
+  shl.b32 %r20, %r20, 4;
+  add.u32 %r20, %r20, %r10;
+  stmatrix.sync.aligned.m8n8.x1.shared.b16 [{{%r20||%r10}}], {%r1};
+)",
+       32,
+       1,
+       1,
+       Rules::kStrict},
+      {"a strong store is no race",
+       "hazard",
+       {"st.shared"},
+       R"(
+  st{{.relaxed.cta||}}.shared.u32 [cell], %r1;
+)",
+       32,
+       1,
+       1,
+       Rules::kStrict},
+  };
+  return crimes;
+}
+
+TEST(CrimesMemory, LanesOfAStoreOnHopper) { judge(lanes_of_a_store(), Chip::kH200, "sm_90a"); }
+TEST(CrimesMemory, LanesOfAStoreOnBlackwell) { judge(lanes_of_a_store(), Chip::kB200, "sm_100a"); }
+TEST(CrimesMemory, ByDefaultTheHighestLaneOfAStoreWins) {
+  Machine machine;
+  const auto out = run_kernel(machine, R"(
+  mov.u32 %r1, %tid.x;
+  st.shared.u32 [cell], %r1;
+  bar.sync 0;
+  ld.shared.u32 %r0, [cell];
+)",
+                              32, 1, ".shared .b32 cell;");
+  EXPECT_EQ(out, std::vector<uint32_t>(32, 31));
+}
 TEST(CrimesMemory, RacesOnHopper) { judge(races(), Chip::kH200, "sm_90a"); }
 TEST(CrimesMemory, RacesOnBlackwell) { judge(races(), Chip::kB200, "sm_100a"); }
 TEST(CrimesMemory, LookAlikesAreLegal) { judge(look_alikes(), Chip::kH200, "sm_90a"); }

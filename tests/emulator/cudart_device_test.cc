@@ -2,6 +2,7 @@
 #include <cuda.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -166,6 +167,29 @@ TEST_F(CudartError, LastErrorIsOfTheThreadAndIsReadOnce) {
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }
 
+/// Ends as a program does that does not look at the errors of its kernel.
+void end_after_a_trap(const char* trap_exit, int code) {
+  if (trap_exit != nullptr) setenv("FLAMIA_VGPU_TRAP_EXIT", trap_exit, 1);
+  Runtime::get().restart();
+  static_cast<void>(Runtime::get().break_device(cudaErrorLaunchFailure, ""));
+  cudaDeviceReset();
+  std::exit(code);
+}
+
+TEST_F(CudartError, IgnoredTrapIsInTheExitCode) {
+  EXPECT_EXIT(end_after_a_trap("86", 0), testing::ExitedWithCode(86), "exit code 86");
+  EXPECT_EXIT(end_after_a_trap("86", 3), testing::ExitedWithCode(3), "");
+  EXPECT_EXIT(end_after_a_trap("0", 0), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(end_after_a_trap(nullptr, 0), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(
+      {
+        setenv("FLAMIA_VGPU_TRAP_EXIT", "86", 1);
+        Runtime::get().restart();
+        std::exit(0);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
 TEST_F(CudartError, TrapStaysUntilTheProcessEnds) {
   make_trap("plain", "out of bounds");
   testing::internal::CaptureStderr();
@@ -270,7 +294,7 @@ TEST_F(CudartDriver, EntryPointsFollowNameAndVersion) {
 }
 
 TEST_F(CudartDriver, TensorMapsAreEncodedOrRefused) {
-  alignas(64) CUtensorMap map;
+  CUtensorMap map;
   CUdeviceptr address = 0;
   ASSERT_EQ(cuMemAlloc(&address, 4096), CUDA_SUCCESS);
   const cuuint64_t dims[] = {32, 16}, strides[] = {64};

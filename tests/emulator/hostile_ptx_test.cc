@@ -36,6 +36,45 @@ MachineOptions blackwell() {
   return options;
 }
 
+TEST(HostilePtx, RefusedModuleGivesItsMemoryBack) {
+  Emulator emulator{MachineOptions{}};
+  std::unique_ptr<LoadedModule> module;
+  const Status status = emulator.load(
+      ".version 9.0\n.target sm_90a\n.address_size 64\n"
+      ".global .b8 first[4096]; .global .b8 second[64]; .const .b8 large[70000];\n",
+      &module);
+  expect_words(std::string(status.message()), "constant variables must fit");
+  EXPECT_EQ(module, nullptr);
+  EXPECT_EQ(emulator.memory().used_bytes(), 0u);
+}
+
+TEST(HostilePtx, EqualStoresAtTheEdgesOfRegisteredMemoryAreComparedWithinIt) {
+  // Words of four bytes are compared; the first and the last one reach beyond the buffer.
+  for (const uint64_t first : {1u, 2u, 3u}) {
+    for (const char* value : {"%r5", "%r6"}) {
+      auto host = std::make_unique<uint8_t[]>(first + 4);
+      Machine machine;
+      uint8_t* const begin = host.get() + first;
+      ASSERT_TRUE(machine.emulator().memory().register_host(begin, 4, "host").ok());
+      machine.load(std::string(R"(
+.visible .entry k(.param .u64 p)
+{
+  .reg .b32 %r<8>; .reg .b64 %d<4>;
+  ld.param.u64 %d1, [p];
+  mov.u32 %r1, %tid.x;
+  mov.u32 %r5, 5;
+  shr.u32 %r6, %r1, 5;
+  st.global.u8 [%d1], )") +
+                   value + ";\n  st.global.u8 [%d1+3], " + value + ";\n  ret;\n}\n");
+      const Status status =
+          machine.launch("k", {1, 1, 1}, {64, 1, 1}, reinterpret_cast<uint64_t>(begin));
+      const bool equal = std::string(value) == "%r5";
+      EXPECT_EQ(status.ok(), equal) << status.message();
+      if (!equal) expect_words(std::string(status.message()), "no barrier between them");
+    }
+  }
+}
+
 TEST(HostilePtx, ParameterAccessBeforeItsFrameIsRefused) {
   const std::string message = outcome("  mov.u64 %d0, 1;\n  call f, (%d0);\n", {}, 32, R"(
 .func f(.param .u64 p) { .reg .b64 %d<4>; ld.param.u64 %d1, [p+-8]; ret; }

@@ -125,6 +125,20 @@ TEST(Resolve, ScalesDqCausallyOnlyForExactFp16Sums) {
   EXPECT_EQ(resolved(options).dq_scale, DqScale::kDocument);
 }
 
+TEST(Resolve, RecordsTheBackendAndItsSums) {
+  Options options;
+  EXPECT_EQ(resolved(options).backend, BackendKind::kCpu);
+  EXPECT_EQ(resolved(options).accumulate, Accumulate::kExact);
+  const Conventions hopper = resolve(problem_of(128), options, BackendKind::kHopper);
+  EXPECT_EQ(hopper.backend, BackendKind::kHopper);
+  EXPECT_EQ(hopper.family, Family::kHopper);
+  EXPECT_EQ(hopper.accumulate, Accumulate::kHardware);
+  EXPECT_EQ(hopper.promote, Promote::kTile);
+  EXPECT_EQ(options_of(hopper).backend, BackendKind::kHopper);
+  options.accumulate = Accumulate::kHardware;
+  EXPECT_EQ(resolved(options).accumulate, Accumulate::kHardware);
+}
+
 bool same_record(const Conventions& a, const Conventions& b) {
   return std::memcmp(&a, &b, offsetof(Conventions, reserved)) == 0;
 }
@@ -154,7 +168,7 @@ TEST(CheckConventions, RefusesOtherVersions) {
   Conventions record = resolved({});
   record.version = 7;
   EXPECT_EQ(check(record),
-            "attention_backward: conventions.version must be 1179402498; got 7 (pass the record "
+            "attention_backward: conventions.version must be 1179402499; got 7 (pass the record "
             "that the forward pass returned)");
 }
 
@@ -179,16 +193,19 @@ TEST(CheckConventions, RefusesChoicesLeftOpen) {
   Conventions record = resolved({});
   record.hadamard = Hadamard::kAuto;
   record.dq_scale = DqScale::kAuto;
+  record.accumulate = Accumulate::kAuto;
+  record.backend = BackendKind::kAuto;
   EXPECT_EQ(check(record),
             "attention_backward: conventions.hadamard must be resolved; got auto; "
-            "conventions.dq_scale must be resolved; got auto");
+            "conventions.accumulate must be resolved; got auto; conventions.dq_scale must be "
+            "resolved; got auto; conventions.backend must be resolved; got auto");
 }
 
 TEST(CheckConventions, RefusesFieldsOfLaterVersions) {
   Conventions record = resolved({});
-  record.reserved[1] = 3;
+  record.reserved = 3;
   EXPECT_EQ(check(record),
-            "attention_backward: conventions.reserved must be zero; got 0 3 (a newer version wrote "
+            "attention_backward: conventions.reserved must be zero; got 3 (a newer version wrote "
             "this record)");
 }
 

@@ -20,24 +20,24 @@ Problem valid_problem() {
 
 Conventions record_of(const Options& options) {
   Plan plan;
-  EXPECT_EQ(plan_forward("attention_forward", valid_problem(), options, &plan).message(), "");
+  EXPECT_EQ(plan_forward("attention_forward", valid_problem(), options, {}, &plan).message(), "");
   return plan.conventions;
 }
 
 std::string backward_message(const Conventions& record, int32_t threads = 1) {
   Plan plan;
-  return plan_backward("attention_backward", valid_problem(), record, threads, &plan).message();
+  return plan_backward("attention_backward", valid_problem(), record, threads, {}, &plan).message();
 }
 
 TEST(PlanForward, ResolvesBackendAndThreads) {
   Plan plan;
   Options options;
-  EXPECT_TRUE(plan_forward("f", valid_problem(), options, &plan).ok());
+  EXPECT_TRUE(plan_forward("f", valid_problem(), options, {}, &plan).ok());
   EXPECT_EQ(plan.backend, BackendKind::kCpu);
   EXPECT_GE(plan.threads, 1);
   EXPECT_EQ(plan.problem.query_tokens, 300);
   options.threads = 7;
-  EXPECT_TRUE(plan_forward("f", valid_problem(), options, &plan).ok());
+  EXPECT_TRUE(plan_forward("f", valid_problem(), options, {}, &plan).ok());
   EXPECT_EQ(plan.threads, 7);
 }
 
@@ -45,7 +45,7 @@ TEST(PlanForward, NamesTheCallThatRefuses) {
   Problem problem = valid_problem();
   problem.head_dim = 96;
   Plan plan;
-  EXPECT_EQ(plan_forward("attention_forward", problem, {}, &plan).message(),
+  EXPECT_EQ(plan_forward("attention_forward", problem, {}, {}, &plan).message(),
             "attention_forward: head_dim must be 64 or 128; got 96 (pad q, k, v to 128)");
 }
 
@@ -55,10 +55,28 @@ TEST(PlanBackward, TakesTheForwardRecord) {
   options.safety = Safety::kExact;
   const Conventions record = record_of(options);
   Plan plan;
-  EXPECT_EQ(plan_backward("f", valid_problem(), record, 3, &plan).message(), "");
+  EXPECT_EQ(plan_backward("f", valid_problem(), record, 3, {}, &plan).message(), "");
   EXPECT_EQ(plan.conventions.safety, Safety::kExact);
   EXPECT_EQ(plan.conventions.window_right, 0);
   EXPECT_EQ(plan.threads, 3);
+}
+
+TEST(PlanForward, RunsOnTheGpuOfTheMachine) {
+  Machine machine;
+  machine.gpu = BackendKind::kHopper;
+  machine.no_hopper.clear();
+  Plan plan;
+  EXPECT_EQ(plan_forward("f", valid_problem(), {}, machine, &plan).message(), "");
+  EXPECT_EQ(plan.backend, BackendKind::kHopper);
+  EXPECT_EQ(plan.conventions.backend, BackendKind::kHopper);
+  // The record says where the backward pass runs, whatever the machine.
+  const Conventions record = plan.conventions;
+  EXPECT_EQ(
+      plan_backward("f", valid_problem(), record, 1, machine, &plan).message(),
+      "f: backend must be cpu for a backward pass; got hopper (gradients are not there yet on "
+      "a GPU)");
+  EXPECT_EQ(plan_backward("f", valid_problem(), record_of({}), 1, machine, &plan).message(), "");
+  EXPECT_EQ(plan.backend, BackendKind::kCpu);
 }
 
 TEST(PlanBackward, RefusesInferenceExponentials) {
@@ -73,7 +91,7 @@ TEST(PlanBackward, RefusesAnEmptyRecord) {
   Conventions record{};
   record.version = 0;
   EXPECT_EQ(backward_message(record),
-            "attention_backward: conventions.version must be 1179402498; got 0 (pass the record "
+            "attention_backward: conventions.version must be 1179402499; got 0 (pass the record "
             "that the forward pass returned)");
 }
 

@@ -25,7 +25,7 @@ Problem valid_problem() {
 
 Status support(const Options& options) {
   Refusals refusals;
-  check_support(valid_problem(), options, &refusals);
+  check_support(valid_problem(), options, {}, &refusals);
   return refusals.status("is_supported");
 }
 
@@ -73,11 +73,11 @@ const Case kRangeCases[] = {
      "255"},
     {"Cpu", [](Options* o) { o->backend = BackendKind::kCpu; }, kOk, ""},
     {"HopperBackend", [](Options* o) { o->backend = BackendKind::kHopper; }, kUnsupported,
-     "backend must be cpu or auto in this build; got hopper (cpu with emulate=hopper gives its "
-     "numbers)"},
+     "backend must be cpu or auto on this machine; got hopper (no GPU was looked for; cpu with "
+     "emulate=hopper gives its numbers)"},
     {"BlackwellBackend", [](Options* o) { o->backend = BackendKind::kBlackwell; }, kUnsupported,
-     "backend must be cpu or auto in this build; got blackwell (cpu with emulate=blackwell gives "
-     "its numbers)"},
+     "backend must be cpu, hopper or auto in this build; got blackwell (cpu with "
+     "emulate=blackwell gives its numbers)"},
     {"ManyThreads", [](Options* o) { o->threads = 1024; }, kOk, ""},
     {"TooManyThreads", [](Options* o) { o->threads = 1025; }, kInvalid,
      "threads must be between 0 and 1024; got 1025 (0 means one per core)"},
@@ -296,7 +296,7 @@ TEST(CheckSupport, ListsReasonsOfShapesAndOptions) {
   options.path = Path::kBf16;
   options.hadamard = Hadamard::kOn;
   Refusals refusals;
-  check_support(problem, options, &refusals);
+  check_support(problem, options, {}, &refusals);
   EXPECT_EQ(refusals.status("is_supported").message(),
             "is_supported: head_dim must be 64 or 128; got 96 (pad q, k, v to 128); hadamard must "
             "be auto or off for path bf16; got on");
@@ -320,12 +320,133 @@ TEST(CheckSupport, AcceptsEveryPathFamilyAndAccumulationModel) {
   }
 }
 
+Machine hopper_machine() {
+  Machine machine;
+  machine.gpu = BackendKind::kHopper;
+  machine.no_hopper.clear();
+  return machine;
+}
+
+Status support_on(const Machine& machine, const Problem& problem, const Options& options) {
+  Refusals refusals;
+  check_support(problem, options, machine, &refusals);
+  return refusals.status("is_supported");
+}
+
+TEST(ResolveBackend, FollowsTheDeviceUnlessToldOtherwise) {
+  Options options;
+  EXPECT_EQ(resolve_backend(options, {}), BackendKind::kCpu);
+  EXPECT_EQ(resolve_backend(options, hopper_machine()), BackendKind::kHopper);
+  options.backend = BackendKind::kCpu;
+  EXPECT_EQ(resolve_backend(options, hopper_machine()), BackendKind::kCpu);
+  options.backend = BackendKind::kHopper;
+  EXPECT_EQ(resolve_backend(options, {}), BackendKind::kHopper);
+}
+
+TEST(HopperSupport, TakesWhatItsKernelsDo) {
+  for (const BackendKind backend : {BackendKind::kAuto, BackendKind::kHopper}) {
+    Options options;
+    options.backend = backend;
+    options.mask = {MaskKind::kWindow, 100, 3};
+    options.accumulate = Accumulate::kHardware;
+    options.row_sum = RowSum::kP;
+    options.kv_order = KvOrder::kForward;
+    options.hadamard = Hadamard::kOff;
+    options.p_scale = 448.0f;
+    options.softmax_scale = 0.01f;
+    options.delta = Delta::kOBf16;
+    EXPECT_EQ(support_on(hopper_machine(), valid_problem(), options).message(), "");
+  }
+}
+
+TEST(HopperSupport, RefusesEveryOtherChoiceByName) {
+  struct Refused {
+    std::function<void(Options*)> change;
+    const char* message;
+  };
+  const Refused all[] = {
+      {[](Options* o) { o->path = Path::kAll4Bit; },
+       "path must be mxfp8 for backend hopper; got all4bit"},
+      {[](Options* o) { o->safety = Safety::kExact; },
+       "safety must be default for backend hopper; got exact"},
+      {[](Options* o) { o->exponential = Exponential::kPolynomial; },
+       "exponential must be exact for backend hopper; got polynomial"},
+      {[](Options* o) { o->accumulate = Accumulate::kExact; },
+       "accumulate must be auto or hw for backend hopper; got exact"},
+      {[](Options* o) { o->promote = Promote::kNone; },
+       "promote must be tile for backend hopper; got none"},
+      {[](Options* o) { o->score_accumulator = ScoreAccumulator::kF16; },
+       "score_accumulator must be f32 for backend hopper; got f16"},
+      {[](Options* o) { o->softmax_scale = 0.0f; },
+       "softmax_scale must be > 0 for backend hopper; got 0"},
+      {[](Options* o) { o->softmax_scale = -2.0f; },
+       "softmax_scale must be > 0 for backend hopper; got -2"},
+      {[](Options* o) {
+         o->emulate = Family::kBlackwell;
+         o->safety = Safety::kExact;
+       },
+       "emulate must be hopper for backend hopper; got blackwell; safety must be default for "
+       "backend "
+       "hopper; got exact"},
+  };
+  for (const Refused& one : all) {
+    Options options;
+    one.change(&options);
+    // Alone by device: what the GPU cannot do does not move to the CPU.
+    const Status status = support_on(hopper_machine(), valid_problem(), options);
+    EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+    EXPECT_EQ(status.message(), std::string("is_supported: ") + one.message);
+    // The same choices are the CPU's to take, unless they contradict each other.
+    options.backend = BackendKind::kCpu;
+    EXPECT_EQ(support_on(hopper_machine(), valid_problem(), options).message().find("hopper"),
+              std::string::npos);
+  }
+}
+
+TEST(HopperSupport, CountsTokensAndTilesIn32Bits) {
+  Problem problem = valid_problem();
+  problem.query_tokens = int64_t{1} << 31;
+  EXPECT_EQ(support_on(hopper_machine(), problem, {}).message(),
+            "is_supported: query_tokens must be less than 2^31 for backend hopper; got 2147483648");
+  --problem.query_tokens;
+  EXPECT_EQ(support_on(hopper_machine(), problem, {}).message(), "");
+  problem.key_tokens = int64_t{1} << 32;
+  EXPECT_EQ(support_on(hopper_machine(), problem, {}).message(),
+            "is_supported: key_tokens must be less than 2^31 for backend hopper; got 4294967296");
+  problem.key_tokens = problem.query_tokens;
+  problem.heads = problem.kv_heads = 128;  // 2^24 tiles and a few of documents' ends
+  EXPECT_EQ(
+      support_on(hopper_machine(), problem, {}).message(),
+      "is_supported: tokens * heads must make fewer than 2^31 query tiles for backend hopper; "
+      "got 16777219 * 128");
+}
+
+TEST(HopperSupport, NeedsAHopper) {
+  Machine machine;
+  machine.no_hopper = "no GPU: no CUDA-capable device is detected";
+  Options options;
+  EXPECT_EQ(support_on(machine, valid_problem(), options).message(), "");
+  options.backend = BackendKind::kHopper;
+  EXPECT_EQ(support_on(machine, valid_problem(), options).message(),
+            "is_supported: backend must be cpu or auto on this machine; got hopper (no GPU: no "
+            "CUDA-capable device is detected; cpu with emulate=hopper gives its numbers)");
+}
+
+TEST(CheckBackwardSupport, RefusesGpus) {
+  Refusals refusals;
+  check_backward_support({}, BackendKind::kHopper, &refusals);
+  EXPECT_EQ(
+      refusals.status("attention_backward").message(),
+      "attention_backward: backend must be cpu for a backward pass; got hopper (gradients are "
+      "not there yet on a GPU)");
+}
+
 TEST(CheckBackwardSupport, RefusesExponentialsForInference) {
   for (const Exponential exponential : {Exponential::kSchraudolph, Exponential::kMitchell}) {
     Options options;
     options.exponential = exponential;
     Refusals refusals;
-    check_backward_support(options, &refusals);
+    check_backward_support(options, BackendKind::kCpu, &refusals);
     EXPECT_EQ(refusals.status("attention_backward").message(),
               std::string("attention_backward: exponential must be exact or polynomial for a "
                           "backward pass; got ") +

@@ -297,6 +297,7 @@ TEST_F(Program, TellsAboutItself) {
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_NE(result.out.find("cpu         available"), std::string::npos) << result.out;
   EXPECT_EQ(report("r")["backends"]["cpu"], "available");
+  EXPECT_EQ(report("r")["backends"]["auto"], "cpu");
 }
 
 TEST_F(Program, AuditPassesOnItsPromiseAndFailsBeyondIt) {

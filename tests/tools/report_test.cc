@@ -140,6 +140,13 @@ TEST(ReportJson, IsNullWhereNothingWasComputed) {
   EXPECT_TRUE(json["leak"].is_null());
 }
 
+TEST(ReportJson, IsNullWhereABackendDoesNotTellQuantizersApart) {
+  AttendReport report = full_report();
+  report.conventions.backend = BackendKind::kHopper;
+  EXPECT_TRUE(Json::parse(report_json(report))["ms"]["quantize"].is_null());
+  EXPECT_NE(report_table(report).find("quantize             -"), std::string::npos);
+}
+
 TEST(ReportJson, IsNullWhereAFigureIsNotFinite) {
   AttendReport report = full_report();
   report.accuracy->o.cosine = std::nan("");

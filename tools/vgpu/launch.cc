@@ -19,6 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kBadUsage = 2;
+/// Of a program that ends with 0 although a kernel was stopped.
+constexpr const char* kTrapExit = "86";
 constexpr const char* kRuntime = "libcudart.so.13";
 
 /// Digits only: a minus sign or a number too large would become another number.
@@ -76,6 +78,11 @@ void set_environment(const LaunchOptions& options, const std::string& libraries)
   if (options.seed) set_variable("FLAMIA_VGPU_SEED", std::to_string(*options.seed));
   if (options.sms) set_variable("FLAMIA_VGPU_SMS", std::to_string(*options.sms));
   if (options.watchdog) set_variable("FLAMIA_VGPU_WATCHDOG", std::to_string(*options.watchdog));
+  if (options.trap_exit) {
+    set_variable("FLAMIA_VGPU_TRAP_EXIT", std::to_string(*options.trap_exit));
+  } else {
+    setenv("FLAMIA_VGPU_TRAP_EXIT", kTrapExit, 0);
+  }
   if (!options.ptx_folder.empty()) {
     set_variable("FLAMIA_VGPU_PTX", lasting_path(options.ptx_folder));
   }
@@ -109,6 +116,9 @@ void add_launch_options(CLI::App* app, LaunchOptions* options) {
   app->add_option("--watchdog", options->watchdog,
                   "Warp instructions after which a grid is stopped (default 0: no limit)")
       ->check(kWholeNumber);
+  app->add_option("--trap-exit", options->trap_exit,
+                  "Exit code of a program that ends with 0 after a trap; 0: its own (default 86)")
+      ->check(CLI::Range(uint32_t{0}, uint32_t{255}));
   app->add_option("--ptx", options->ptx_folder, "Folder that gets the text of every PTX module")
       ->check(CLI::ExistingDirectory);
   app->add_option("--libraries", options->libraries, "Folder of libcudart.so.13");

@@ -21,6 +21,7 @@ struct LaunchOptions {
   std::optional<uint64_t> seed;
   std::optional<uint32_t> sms;
   std::optional<uint64_t> watchdog;
+  std::optional<uint32_t> trap_exit;
   std::string ptx_folder;
   std::string libraries;
   std::vector<std::string> program;

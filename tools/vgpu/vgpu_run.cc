@@ -1,5 +1,6 @@
 // The program vgpu-run: runs an unmodified CUDA program on the virtual GPU, with counters if asked.
-// Exit code: that of the program; 2 for bad usage.
+// Exit code: that of the program, or 86 if it ended with 0 although a kernel was stopped by a trap
+// (--trap-exit); 2 for bad usage.
 #include <optional>
 #include <string>
 

@@ -42,12 +42,20 @@ Runtime& Runtime::get() {
 Runtime::Runtime() {
   read_environment();
   std::memcpy(limits, kDefaultLimits, sizeof(kDefaultLimits));
-  std::atexit([] {
-    Runtime& runtime = get();
-    const std::lock_guard<std::mutex> lock(runtime.mutex);
-    const Status status = write_statistics(runtime);
+  on_exit([](int code, void*) { get().at_exit(code); }, nullptr);
+}
+
+void Runtime::at_exit(int code) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    const Status status = write_statistics(*this);
     if (!status.ok()) print_line(status.message());
-  });
+  }
+  if (code != 0 || !trapped_ || settings_.trap_exit == 0) return;
+  print_line(concat("a kernel was stopped by a trap, and the program ended with 0: exit code ",
+                    settings_.trap_exit));
+  // On Linux the handlers that are left go on with the new code.
+  std::exit(static_cast<int>(settings_.trap_exit));
 }
 
 void Runtime::read_environment() {
@@ -74,6 +82,7 @@ Outcome Runtime::start() {
 
 Outcome Runtime::break_device(cudaError_t error, std::string text) {
   if (sticky_ == cudaSuccess) sticky_ = error;
+  trapped_ = true;
   return {sticky_, std::move(text)};
 }
 
@@ -97,6 +106,7 @@ void Runtime::reset() {
 void Runtime::restart() {
   reset();
   sticky_ = cudaSuccess;
+  trapped_ = false;
   registry = Registry();
   totals.clear();
   launches.clear();

@@ -82,11 +82,13 @@ class Runtime {
  private:
   Runtime();
   void read_environment();
+  void at_exit(int code);
 
   Settings settings_;
   Outcome settings_error_;
   std::unique_ptr<Executor> executor_;
   cudaError_t sticky_ = cudaSuccess;
+  bool trapped_ = false;  ///< some kernel of this process was
 };
 
 /// The errors and modes of the calling thread.

@@ -93,6 +93,8 @@ Status read_settings(const ReadVariable& read, Settings* settings) {
   machine.count = !settings->stats_path.empty();
   status = read_number<uint32_t>(read, "FLAMIA_VGPU_SCALE", 1, 1000000, &settings->stats_scale);
   if (!status.ok()) return status;
+  status = read_number<uint32_t>(read, "FLAMIA_VGPU_TRAP_EXIT", 0, 255, &settings->trap_exit);
+  if (!status.ok()) return status;
   const char* ptx = read("FLAMIA_VGPU_PTX");
   if (ptx != nullptr) machine.ptx_folder = ptx;
   const char* trace = read("FLAMIA_VGPU_TRACE");

@@ -7,6 +7,7 @@
 // FLAMIA_VGPU_TRACE path, - for standard error  FLAMIA_VGPU_TRACE_WINDOW see trace_settings.h
 // FLAMIA_VGPU_WATCHDOG warp instructions of one grid before it is stopped, 0 for no limit
 // FLAMIA_VGPU_CHECKS all | hazards (not unwritten bytes) | none
+// FLAMIA_VGPU_TRAP_EXIT 0 to 255: exit code after a trap that the program ignored, 0 for its own
 // FLAMIA_VGPU_RULES lenient | public | strict  FLAMIA_VGPU_PTX a folder for the text of modules
 #pragma once
 
@@ -21,6 +22,7 @@ struct Settings {
   MachineOptions machine;
   std::string stats_path;  ///< empty: no statistics; "-": a table on standard error
   uint32_t stats_scale = 1;
+  uint32_t trap_exit = 0;  ///< exit code of a program that ends with 0 after a trap; 0: its own
 };
 
 /// Reads one variable: its value, or null if it is not set.

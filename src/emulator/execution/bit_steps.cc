@@ -53,29 +53,29 @@ void decode_not(Decoder& d) {
 }
 
 template <typename T, bool kLeft>
-constexpr Handler kShift = lanes2<[](const Step&, uint64_t a, uint64_t b) {
+constexpr auto kShift = [](const Step&, uint64_t a, uint64_t b) {
   const T value = static_cast<T>(a);
   return raw_bits(kLeft ? shift_left(value, low32(b)) : shift_right(value, low32(b)));
-}>;
+};
 
 template <bool kLeft>
 Handler shift_handler(ScalarType type) {
   switch (type) {
     case ScalarType::kU16:
     case ScalarType::kB16:
-      return kShift<uint16_t, kLeft>;
+      return lanes2<kShift<uint16_t, kLeft>>;
     case ScalarType::kS16:
-      return kShift<int16_t, kLeft>;
+      return lanes2<kShift<int16_t, kLeft>>;
     case ScalarType::kU32:
     case ScalarType::kB32:
-      return kShift<uint32_t, kLeft>;
+      return lanes2<kShift<uint32_t, kLeft>>;
     case ScalarType::kS32:
-      return kShift<int32_t, kLeft>;
+      return lanes2<kShift<int32_t, kLeft>>;
     case ScalarType::kU64:
     case ScalarType::kB64:
-      return kShift<uint64_t, kLeft>;
+      return lanes2<kShift<uint64_t, kLeft>>;
     case ScalarType::kS64:
-      return kShift<int64_t, kLeft>;
+      return lanes2<kShift<int64_t, kLeft>>;
     default:
       return nullptr;
   }
@@ -104,9 +104,9 @@ void decode_funnel(Decoder& d) {
 }
 
 template <typename T>
-constexpr Handler kExtract = lanes3<[](const Step&, uint64_t a, uint64_t b, uint64_t c) {
+constexpr auto kExtract = [](const Step&, uint64_t a, uint64_t b, uint64_t c) {
   return raw_bits(bit_field_extract(static_cast<T>(a), low32(b), low32(c)));
-}>;
+};
 
 void decode_bfe(Decoder& d) {
   d.operands(d.in.type(), 3);
@@ -114,16 +114,16 @@ void decode_bfe(Decoder& d) {
   d.step.source[2] = d.source(3, ScalarType::kU32);
   switch (d.in.type()) {
     case ScalarType::kU32:
-      d.step.run = kExtract<uint32_t>;
+      d.step.run = lanes3<kExtract<uint32_t>>;
       break;
     case ScalarType::kS32:
-      d.step.run = kExtract<int32_t>;
+      d.step.run = lanes3<kExtract<int32_t>>;
       break;
     case ScalarType::kU64:
-      d.step.run = kExtract<uint64_t>;
+      d.step.run = lanes3<kExtract<uint64_t>>;
       break;
     case ScalarType::kS64:
-      d.step.run = kExtract<int64_t>;
+      d.step.run = lanes3<kExtract<int64_t>>;
       break;
     default:
       d.refuse("the type is not handled");
@@ -220,25 +220,25 @@ void decode_count(Decoder& d) {
 }
 
 template <typename T>
-constexpr Handler kFind = lanes1<[](const Step& s, uint64_t a) -> uint64_t {
+constexpr auto kFind = [](const Step& s, uint64_t a) -> uint64_t {
   return bit_find(static_cast<T>(a), s.choice != 0);
-}>;
+};
 
 void decode_bfind(Decoder& d) {
   d.operands(d.in.type(), 1);
   d.step.choice = d.take(Modifier::kShiftamt) ? 1 : 0;
   switch (d.in.type()) {
     case ScalarType::kU32:
-      d.step.run = kFind<uint32_t>;
+      d.step.run = lanes1<kFind<uint32_t>>;
       break;
     case ScalarType::kS32:
-      d.step.run = kFind<int32_t>;
+      d.step.run = lanes1<kFind<int32_t>>;
       break;
     case ScalarType::kU64:
-      d.step.run = kFind<uint64_t>;
+      d.step.run = lanes1<kFind<uint64_t>>;
       break;
     case ScalarType::kS64:
-      d.step.run = kFind<int64_t>;
+      d.step.run = lanes1<kFind<int64_t>>;
       break;
     default:
       d.refuse("the type is not handled");

@@ -1,6 +1,8 @@
 // Exchange between the lanes of a warp: shfl, vote, match, redux, elect, activemask, bar.warp.sync.
 // Depends on: state.h. Lanes wait until all live lanes of their membermask have come; forms without
 // .sync take the lanes that are there.
+#include <bit>
+
 #include "base/message.h"
 #include "emulator/execution/decoder.h"
 #include "emulator/execution/lanes.h"
@@ -267,13 +269,26 @@ void decode_redux(Decoder& d) {
 
 // ---- elect, activemask, bar.warp.sync
 
+/// PTX says only that one membermask always elects the same lane. An H200 takes the lowest, and
+/// CUTLASS' pipelines rely on it: thread 0 expects the bytes of the copies that the elected issues.
+uint32_t elected_lane(const Grid& grid, uint32_t members) {
+  const MachineOptions& options = *grid.options;
+  if (options.adversary != Adversary::kRandom || options.rules != Rules::kStrict)
+    return first_lane(members);
+  const uint64_t mixed = (options.seed + 1) * 0x9e3779b97f4a7c15u ^ members;
+  const uint64_t place = mixed * 0xbf58476d1ce4e5b9u >> 32;
+  uint32_t skip = static_cast<uint32_t>(place) % static_cast<uint32_t>(std::popcount(members));
+  for (; skip != 0; --skip) members &= members - 1;
+  return first_lane(members);
+}
+
 Outcome elect_lanes(Warp& warp, const Step& step, uint32_t active) {
   const CollectiveDetail& d = detail_of(step);
   if (!members_are_here(warp, d, active)) return Outcome::kBlocked;
   uint64_t* const out = warp.row(step.target);
   uint32_t leaders = 0;
   each_lane(active, [&](uint32_t i) {
-    const uint32_t leader = first_lane(members_of(warp, d, i, active));
+    const uint32_t leader = elected_lane(warp.grid(), members_of(warp, d, i, active));
     out[i] = leader;
     if (leader == i) leaders |= 1u << i;
   });

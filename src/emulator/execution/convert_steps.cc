@@ -46,30 +46,30 @@ constexpr uint32_t relu_mask(const Step& step) { return step.mode.relu ? ~0u : 0
 
 /// cvt.rn(.relu) from f32 to one half and to two.
 template <Half kTo>
-constexpr Handler kHalfOfF32 = lanes1<[](const Step& s, uint64_t a) -> uint64_t {
+constexpr auto kHalfOfF32 = [](const Step& s, uint64_t a) -> uint64_t {
   return half_of_f32<kTo>(static_cast<uint32_t>(a), relu_mask(s)) & s.width_mask;
-}>;
+};
 template <Half kTo>
-constexpr Handler kHalvesOfF32 = lanes2<[](const Step& s, uint64_t a, uint64_t b) -> uint64_t {
+constexpr auto kHalvesOfF32 = [](const Step& s, uint64_t a, uint64_t b) -> uint64_t {
   const uint32_t high = half_of_f32<kTo>(static_cast<uint32_t>(a), relu_mask(s));
   return (high << 16 | half_of_f32<kTo>(static_cast<uint32_t>(b), relu_mask(s))) & s.width_mask;
-}>;
+};
 
 /// From f32, two codes; from f16x2, whose low half is the second.
 template <Narrow kFormat>
-constexpr Handler kNarrowOfF32 = lanes2<[](const Step& s, uint64_t a, uint64_t b) -> uint64_t {
+constexpr auto kNarrowOfF32 = [](const Step& s, uint64_t a, uint64_t b) -> uint64_t {
   return narrow_pair_of_f32<kFormat>(static_cast<uint32_t>(a), static_cast<uint32_t>(b),
                                      relu_mask(s)) &
          s.width_mask;
-}>;
+};
 template <Narrow kFormat>
-constexpr Handler kNarrowOfF16 = lanes1<[](const Step& s, uint64_t a) -> uint64_t {
+constexpr auto kNarrowOfF16 = [](const Step& s, uint64_t a) -> uint64_t {
   const uint32_t pair = static_cast<uint32_t>(a);
   return narrow_pair_of_f32<kFormat>(float_bits(widen_half<Half::kF16>(pair >> 16)),
                                      float_bits(widen_half<Half::kF16>(pair & 0xffffu)),
                                      relu_mask(s)) &
          s.width_mask;
-}>;
+};
 template <Narrow kFormat>
 Handler halves_handler(bool relu) {
   return relu ? lanes1<[](const Step& s, uint64_t a) -> uint64_t {
@@ -84,8 +84,8 @@ Handler halves_handler(bool relu) {
 enum class NarrowWay : uint8_t { kFromF32, kFromF16, kToF16 };
 template <Narrow kFormat>
 Handler narrow_handler(NarrowWay way, bool relu) {
-  if (way == NarrowWay::kFromF32) return kNarrowOfF32<kFormat>;
-  return way == NarrowWay::kFromF16 ? kNarrowOfF16<kFormat> : halves_handler<kFormat>(relu);
+  if (way == NarrowWay::kFromF32) return lanes2<kNarrowOfF32<kFormat>>;
+  return way == NarrowWay::kFromF16 ? lanes1<kNarrowOfF16<kFormat>> : halves_handler<kFormat>(relu);
 }
 Handler narrow_handler(Narrow format, NarrowWay way, bool relu) {
   switch (format) {
@@ -104,9 +104,9 @@ Handler narrow_handler(Narrow format, NarrowWay way, bool relu) {
 }
 
 template <Rounding kRounding>
-constexpr Handler kWholeF32 = lanes1<[](const Step& s, uint64_t a) -> uint64_t {
+constexpr auto kWholeF32 = [](const Step& s, uint64_t a) -> uint64_t {
   return whole_f32<kRounding>(static_cast<uint32_t>(a), s.mode.ftz, s.mode.sat) & s.width_mask;
-}>;
+};
 template <Rounding kRounding>
 Outcome integer_of_f32_lanes(Warp& warp, const Step& step, uint32_t active) {
   const IntegerType& to = detail_of(step).to_integer;
@@ -136,7 +136,7 @@ Handler by_rounding(Rounding rounding) {
 }
 template <Rounding kRounding>
 struct WholeF32 {
-  static constexpr Handler kHandler = kWholeF32<kRounding>;
+  static constexpr Handler kHandler = lanes1<kWholeF32<kRounding>>;
 };
 template <Rounding kRounding>
 struct IntegerOfF32 {
@@ -166,9 +166,9 @@ Handler fast_plain(const ConvertDetail& d, const Step& step, ScalarType to, Scal
     return f32_of_integer;
   }
   // .ftz of f32 is for what does not go to f16.
-  if (f32 && to == ScalarType::kF16) return kHalfOfF32<Half::kF16>;
+  if (f32 && to == ScalarType::kF16) return lanes1<kHalfOfF32<Half::kF16>>;
   if (mode.ftz && to != ScalarType::kF32) return nullptr;
-  if (f32 && to == ScalarType::kBf16) return kHalfOfF32<Half::kBf16>;
+  if (f32 && to == ScalarType::kBf16) return lanes1<kHalfOfF32<Half::kBf16>>;
   if (mode.relu) return nullptr;
   if (to == ScalarType::kF32 && from == ScalarType::kF16) {  // never subnormal
     return lanes1<[](const Step& s, uint64_t a) -> uint64_t {
@@ -375,8 +375,8 @@ void decode_pair(Decoder& d, ScalarType to, bool stochastic) {
   d.step.run = stochastic ? float_pair_stochastic : float_pair;
   const FloatMode& mode = d.step.mode;
   if (stochastic || d.step.satfinite || mode.sat || mode.rounding != Rounding::kNearestEven) return;
-  if (to == ScalarType::kF16x2) d.step.run = kHalvesOfF32<Half::kF16>;
-  if (to == ScalarType::kBf16x2 && !mode.ftz) d.step.run = kHalvesOfF32<Half::kBf16>;
+  if (to == ScalarType::kF16x2) d.step.run = lanes2<kHalvesOfF32<Half::kF16>>;
+  if (to == ScalarType::kBf16x2 && !mode.ftz) d.step.run = lanes2<kHalvesOfF32<Half::kBf16>>;
 }
 
 void decode_narrow_to(Decoder& d, ScalarType to, ScalarType from, bool stochastic) {

@@ -146,13 +146,13 @@ template <uint32_t (*kFunction)(const MufuTables&, uint32_t, bool)>
   return kFunction(kMufuTables, a, ftz);
 }
 template <uint32_t (*kFunction)(const MufuTables&, uint32_t, bool)>
-constexpr Handler kApprox = lanes1<[](const Step& s, uint64_t a) -> uint64_t {
+constexpr auto kApprox = [](const Step& s, uint64_t a) -> uint64_t {
   return approx_one<kFunction>(static_cast<uint32_t>(a), s.mode.ftz);
-}>;
+};
 template <uint32_t (*kFunction)(const MufuTables&, uint32_t)>
-constexpr Handler kApproxPlain = lanes1<[](const Step&, uint64_t a) -> uint64_t {
+constexpr auto kApproxPlain = [](const Step&, uint64_t a) -> uint64_t {
   return kFunction(kMufuTables, static_cast<uint32_t>(a));
-}>;
+};
 /// Results for all 16-bit operands, made when the first instruction of the kind is decoded.
 template <uint16_t (*kFunction)(const MufuTables&, uint16_t)>
 const uint16_t* half_table() {
@@ -188,29 +188,29 @@ Handler approx_handler(Opcode opcode, ScalarType type) {
   if (type != ScalarType::kF32) return nullptr;
   switch (opcode) {
     case Opcode::kEx2:
-      return kApprox<approx::ex2_f32>;
+      return lanes1<kApprox<approx::ex2_f32>>;
     case Opcode::kLg2:
-      return kApprox<approx::lg2_f32>;
+      return lanes1<kApprox<approx::lg2_f32>>;
     case Opcode::kRcp:
-      return kApprox<approx::rcp_f32>;
+      return lanes1<kApprox<approx::rcp_f32>>;
     case Opcode::kRsqrt:
-      return kApprox<approx::rsqrt_f32>;
+      return lanes1<kApprox<approx::rsqrt_f32>>;
     case Opcode::kSqrt:
-      return kApprox<approx::sqrt_f32>;
+      return lanes1<kApprox<approx::sqrt_f32>>;
     case Opcode::kSin:
-      return kApproxPlain<approx::sin_f32>;
+      return lanes1<kApproxPlain<approx::sin_f32>>;
     case Opcode::kCos:
-      return kApproxPlain<approx::cos_f32>;
+      return lanes1<kApproxPlain<approx::cos_f32>>;
     case Opcode::kTanh:
-      return kApproxPlain<approx::tanh_f32>;
+      return lanes1<kApproxPlain<approx::tanh_f32>>;
     default:
       return nullptr;
   }
 }
 
 template <uint64_t (*kFunction)(const MufuTables&, uint64_t)>
-constexpr Handler kApproxF64 =
-    lanes1<[](const Step&, uint64_t a) -> uint64_t { return kFunction(kMufuTables, a); }>;
+constexpr auto kApproxF64 =
+    [](const Step&, uint64_t a) -> uint64_t { return kFunction(kMufuTables, a); };
 
 void decode_approx(Decoder& d) {
   const ScalarType type = d.in.type();
@@ -219,8 +219,8 @@ void decode_approx(Decoder& d) {
   d.step.choice2 = static_cast<uint8_t>(part_bits(type));
   d.operands(type, 1);
   if (type == ScalarType::kF64 && d.step.mode.ftz) {
-    if (d.in.opcode == Opcode::kRcp) d.step.run = kApproxF64<approx::rcp_f64>;
-    if (d.in.opcode == Opcode::kRsqrt) d.step.run = kApproxF64<approx::rsqrt_f64>;
+    if (d.in.opcode == Opcode::kRcp) d.step.run = lanes1<kApproxF64<approx::rcp_f64>>;
+    if (d.in.opcode == Opcode::kRsqrt) d.step.run = lanes1<kApproxF64<approx::rsqrt_f64>>;
   } else {
     d.step.run = approx_handler(d.in.opcode, type);
   }
@@ -253,10 +253,10 @@ void decode_root(Decoder& d) {
 }
 
 template <bool kMaximum>
-constexpr Handler kMinMaxF64 = lanes3<[](const Step& s, uint64_t a, uint64_t b, uint64_t c) {
+constexpr auto kMinMaxF64 = [](const Step& s, uint64_t a, uint64_t b, uint64_t c) {
   if (s.choice != 0) return float_min_max3(kF64Format, kMaximum, a, b, c, s.min_max);
   return float_min_max(kF64Format, kMaximum, a, b, s.min_max);
-}>;
+};
 
 template <bool kMaximum>
 Handler min_max_handler(ScalarType type) {
@@ -272,7 +272,7 @@ Handler min_max_handler(ScalarType type) {
     case ScalarType::kF32:
       return min_max_lanes<kF32Format, kMaximum, 1>;
     case ScalarType::kF64:
-      return kMinMaxF64<kMaximum>;
+      return lanes3<kMinMaxF64<kMaximum>>;
     default:
       return nullptr;
   }
@@ -297,16 +297,16 @@ void decode_min_max(Decoder& d) {
 }
 
 template <const FloatFormat& kFormat>
-constexpr Handler kNegate = lanes1<[](const Step& s, uint64_t a) {
+constexpr auto kNegate = [](const Step& s, uint64_t a) {
   return parts(s, a, 0, 0, [&s](uint64_t x, uint64_t, uint64_t) {
     return float_negate(kFormat, x, s.mode.ftz);
   });
-}>;
+};
 template <const FloatFormat& kFormat>
-constexpr Handler kAbsolute = lanes1<[](const Step& s, uint64_t a) {
+constexpr auto kAbsolute = [](const Step& s, uint64_t a) {
   return parts(s, a, 0, 0,
                [&s](uint64_t x, uint64_t, uint64_t) { return float_abs(kFormat, x, s.mode.ftz); });
-}>;
+};
 
 void decode_sign(Decoder& d) {
   const ScalarType type = d.in.type();
@@ -317,18 +317,18 @@ void decode_sign(Decoder& d) {
   switch (type) {
     case ScalarType::kF16:
     case ScalarType::kF16x2:
-      d.step.run = negate ? kNegate<kF16Format> : kAbsolute<kF16Format>;
+      d.step.run = negate ? lanes1<kNegate<kF16Format>> : lanes1<kAbsolute<kF16Format>>;
       break;
     case ScalarType::kBf16:
     case ScalarType::kBf16x2:
-      d.step.run = negate ? kNegate<kBf16Format> : kAbsolute<kBf16Format>;
+      d.step.run = negate ? lanes1<kNegate<kBf16Format>> : lanes1<kAbsolute<kBf16Format>>;
       break;
     case ScalarType::kF32:
     case ScalarType::kF32x2:
-      d.step.run = negate ? kNegate<kF32Format> : kAbsolute<kF32Format>;
+      d.step.run = negate ? lanes1<kNegate<kF32Format>> : lanes1<kAbsolute<kF32Format>>;
       break;
     default:
-      d.step.run = negate ? kNegate<kF64Format> : kAbsolute<kF64Format>;
+      d.step.run = negate ? lanes1<kNegate<kF64Format>> : lanes1<kAbsolute<kF64Format>>;
       break;
   }
 }

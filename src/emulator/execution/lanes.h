@@ -3,6 +3,10 @@
 // Depends on: state.h, step.h. Used by: the families of scalar instructions.
 // A function gets the step (modes) and raw 64-bit values and returns the raw result, which must
 // fit the width of the target.
+// Such a lambda stands in a function or is the value of its own variable template (kShift), never
+// an argument within another's initializer: clang 14 names those by their place in the file and
+// makes them weak, so that the linker takes one file's lambda for another's. scripts/fuzz looks for
+// them.
 #pragma once
 
 #include <cstdint>

@@ -82,12 +82,7 @@ std::unique_ptr<Cta> make_cta(Cluster* cluster, uint32_t rank) {
              cluster->id.z * dim.z + in.z};
   const ptx::Dim3& all = grid.request->grid;
   cta->serial = (cta->id.z * all.y + cta->id.y) * all.x + cta->id.x;
-  for (uint32_t sm = 0; sm < grid.sm_busy.size(); ++sm) {
-    if (grid.sm_busy[sm]) continue;
-    cta->sm = sm;
-    grid.sm_busy[sm] = true;
-    break;
-  }
+  cta->sm = grid.take_sm();
   cta->shared = std::make_unique<SharedMemory>(shared_bytes(grid));
   cta->mbarriers = std::make_unique<MbarrierTable>(cta->shared.get(), !is_strict(grid));
   if (grid.options->chip != Chip::kH200) {
@@ -172,8 +167,7 @@ Outcome exit_lanes(Warp& warp, uint32_t active) {
 
 std::unique_ptr<Cluster> make_cluster(Grid& grid, uint64_t number) {
   auto cluster = std::make_unique<Cluster>();
-  const ptx::Dim3& dim = grid.cluster_dim;
-  const uint32_t size = dim.x * dim.y * dim.z;
+  const uint32_t size = static_cast<uint32_t>(grid.cluster_size());
   cluster->grid = &grid;
   cluster->number = static_cast<uint32_t>(number);
   cluster->id = position(number, grid.clusters);

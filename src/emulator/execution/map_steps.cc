@@ -99,7 +99,7 @@ struct Answer {
 Answer cancel_next(Grid& grid) {
   Answer answer;
   if (grid.next_cluster == grid.cluster_count) return answer;
-  const uint64_t number = grid.next_cluster++;
+  const uint64_t number = grid.take_cluster();
   const ptx::Dim3 &all = grid.clusters, &dim = grid.cluster_dim;
   answer.words[0] = static_cast<uint32_t>(number % all.x) * dim.x;
   answer.words[1] = static_cast<uint32_t>(number / all.x % all.y) * dim.y;

@@ -98,6 +98,12 @@ Outcome rows_lanes(Warp& warp, const Step& step, uint32_t active) {
     count_access(warp, access, model::AccessKind::kWrite);
     registers = gather(*warp.group().frame, d.sources);
     collect_rows(d.form, d.count, raw(registers), data);
+    const MachineOptions& options = *warp.grid().options;
+    if (options.rules == Rules::kStrict && options.check_hazards) {
+      const uint8_t* bytes_of[kLanes];
+      for (uint32_t i = 0; i < rows; ++i) bytes_of[i] = data[i];
+      check_lanes_agree(warp, step, access, bytes_of);
+    }
     for (uint32_t i = 0; i < rows; ++i) std::copy_n(data[i], 16, access.at[i].data);
   }
   return Outcome::kNext;

@@ -2,6 +2,8 @@
 #include "emulator/execution/memory_access.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 
 #include "base/message.h"
 #include "emulator/execution/order.h"
@@ -255,6 +257,31 @@ void before_write(Warp& warp, const Step& step, const LaneAccess& access,
   note_order(warp, step, access, order, true);
   mark_written(warp, access);
   ++warp.grid().activity;
+}
+
+void check_lanes_agree(Warp& warp, const Step& step, const LaneAccess& access,
+                       const uint8_t* const* bytes_of) {
+  std::array<uint32_t, kLanes> lanes;
+  uint32_t count = 0;
+  each_lane(access.active, [&](uint32_t i) {
+    const Space space = access.at[i].space;
+    if (space == Space::kGlobal || space == Space::kSharedCluster) lanes[count++] = i;
+  });
+  const auto place = [&](uint32_t lane) {
+    return reinterpret_cast<uintptr_t>(access.at[lane].data);
+  };
+  std::stable_sort(lanes.begin(), lanes.begin() + count,
+                   [&](uint32_t a, uint32_t b) { return place(a) < place(b); });
+  for (uint32_t i = 1; i < count; ++i) {
+    const uint32_t a = lanes[i - 1], b = lanes[i];
+    if (place(a) != place(b) || std::memcmp(bytes_of[a], bytes_of[b], access.bytes) == 0) continue;
+    stop(fault_kind_name(FaultKind::kHazard),
+         concat("lanes ", a, " and ", b, " of ", warp_text(*warp.cta->cluster, warp.global), " (",
+                instruction_text(warp.grid(), instruction_key(warp.code(), step)),
+                ") write different values to ", name_of(access.at[a].space), " address ",
+                hex(printed_address(access.at[a])), ": which one stays is not defined"),
+         b);
+  }
 }
 
 void effective_addresses(const uint64_t* base, int64_t offset, bool narrow, uint64_t* addresses) {

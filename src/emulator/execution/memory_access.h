@@ -36,6 +36,12 @@ void before_read(Warp& warp, const Step& step, const LaneAccess& access, const A
 /// Throws on read-only memory, live mbarriers and hazards; marks the bytes as written.
 void before_write(Warp& warp, const Step& step, const LaneAccess& access, const AccessOrder& order);
 
+/// Stores of one instruction by several lanes to one place: throws under strict rules if the bytes
+/// differ. bytes_of[i]: what lane i writes. Only shared and global memory; aligned accesses of one
+/// size are apart or equal.
+void check_lanes_agree(Warp& warp, const Step& step, const LaneAccess& access,
+                       const uint8_t* const* bytes_of);
+
 /// addresses[i] = base[i] + offset; 32-bit spaces wrap.
 void effective_addresses(const uint64_t* base, int64_t offset, bool narrow, uint64_t* addresses);
 

@@ -82,6 +82,21 @@ void move_elements(Warp& warp, const MemoryDetail& d, uint32_t active, uint8_t* 
   }
 }
 
+/// Which lane's value stays where several lanes store to one place is not defined.
+void check_stored_values(Warp& warp, const Step& step, const MemoryDetail& d,
+                         const LaneAccess& access) {
+  uint8_t values[kLanes][kMostElements * 8];
+  const uint8_t* bytes_of[kLanes];
+  each_lane(access.active, [&](uint32_t i) {
+    for (uint32_t r = 0; r < d.count; ++r) {
+      const uint64_t value = warp.read(d.values[r])[i];
+      std::memcpy(values[i] + r * d.element_bytes, &value, d.element_bytes);
+    }
+    bytes_of[i] = values[i];
+  });
+  check_lanes_agree(warp, step, access, bytes_of);
+}
+
 template <bool kLoad>
 Outcome memory_lanes(Warp& warp, const Step& step, uint32_t active) {
   const MemoryDetail& d = detail_of(step);
@@ -93,6 +108,10 @@ Outcome memory_lanes(Warp& warp, const Step& step, uint32_t active) {
     before_read(warp, step, access, d.order);
   } else {
     before_write(warp, step, access, d.order);
+    const MachineOptions& options = *warp.grid().options;
+    if (options.rules == Rules::kStrict && options.check_hazards && !d.order.strong) {
+      check_stored_values(warp, step, d, access);
+    }
   }
   count_access(warp, access, kLoad ? model::AccessKind::kRead : model::AccessKind::kWrite);
   uint8_t* data[kLanes];

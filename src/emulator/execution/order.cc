@@ -1,6 +1,7 @@
 // Hazards become traps here.
 #include "emulator/execution/order.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/message.h"
@@ -43,9 +44,23 @@ std::string hazard_text(const Cluster& cluster, Place place, const Hazard& hazar
   stop(fault_kind_name(FaultKind::kHazard), hazard_text(cluster, place, hazard));
 }
 
-/// The four bytes of the word where the hazard is, or null.
+/// How many bytes of the word can be looked at: registered memory of the host may end within it.
+size_t bytes_of_word(const Cluster& cluster, const uint8_t* word) {
+  const auto address = reinterpret_cast<uint64_t>(word);
+  const GlobalMemory::Block* const block = cluster.grid->memory->block_of(address);
+  if (block == nullptr) return 4;  // shared memory
+  return std::min<uint64_t>(4 - address % 4, block->address + block->bytes - address);
+}
+
+/// The word where the hazard is, from its first byte that exists; or null.
 const uint8_t* word_of(const Cluster& cluster, Place place, uint64_t address) {
-  if (place == Place::kGlobal) return reinterpret_cast<const uint8_t*>(address);
+  if (place == Place::kGlobal) {
+    const GlobalMemory& memory = *cluster.grid->memory;
+    for (uint64_t at = address; at < address + 4; ++at) {
+      if (memory.block_of(at) != nullptr) return reinterpret_cast<const uint8_t*>(at);
+    }
+    return nullptr;
+  }
   const SharedMemory* const shared = cluster.shared[shared_rank(static_cast<uint32_t>(address))];
   const uint32_t offset = shared_offset(static_cast<uint32_t>(address));
   return shared != nullptr && shared->contains(offset, 4) ? shared->at(offset) : nullptr;
@@ -80,7 +95,7 @@ void report(Cluster& cluster, Place place, const Hazard& hazard) {
   if (word == nullptr) raise(cluster, place, hazard);
   if (cluster.pending_store.word != nullptr) return;
   cluster.pending_store.word = word;
-  std::memcpy(cluster.pending_store.before, word, 4);
+  std::memcpy(cluster.pending_store.before, word, bytes_of_word(cluster, word));
   cluster.pending_store.text = hazard_text(cluster, place, hazard);
 }
 
@@ -120,7 +135,8 @@ void note_global(Cluster& cluster, const Actor& actor, uint64_t address, uint64_
 
 void after_store(Cluster& cluster) {
   PendingStore& pending = cluster.pending_store;
-  const bool equal = std::memcmp(pending.word, pending.before, 4) == 0;
+  const bool equal =
+      std::memcmp(pending.word, pending.before, bytes_of_word(cluster, pending.word)) == 0;
   pending.word = nullptr;
   if (!equal) stop(fault_kind_name(FaultKind::kHazard), std::move(pending.text));
 }

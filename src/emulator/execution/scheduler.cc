@@ -45,10 +45,9 @@ class Scheduler {
 };
 
 void Scheduler::admit() {
-  const uint64_t size = uint64_t{grid_.cluster_dim.x} * grid_.cluster_dim.y * grid_.cluster_dim.z;
-  const uint64_t most = std::max<uint64_t>(1, grid_.sm_busy.size() / size);
+  const uint64_t most = grid_.most_resident();
   while (grid_.next_cluster < grid_.cluster_count && grid_.resident.size() < most) {
-    grid_.resident.push_back(make_cluster(grid_, grid_.next_cluster++));
+    grid_.resident.push_back(make_cluster(grid_, grid_.take_cluster()));
     ++grid_.activity;
   }
 }

@@ -207,6 +207,30 @@ void Warp::leave(Frame* frame) {
   }
 }
 
+uint64_t Grid::take_cluster() {
+  const uint64_t place = next_cluster++;
+  if (options->adversary != Adversary::kRandom) return place;
+  const uint64_t size = most_resident(), first = place / size * size;
+  if (place == first) {
+    wave.resize(std::min(size, cluster_count - first));
+    for (uint32_t i = 0; i < wave.size(); ++i) wave[i] = i;
+    for (size_t i = wave.size(); i > 1; --i) {
+      std::swap(wave[i - 1], wave[random_below(static_cast<uint32_t>(i))]);
+    }
+  }
+  return first + wave[place - first];
+}
+
+uint32_t Grid::take_sm() {
+  const auto free = static_cast<uint32_t>(std::count(sm_busy.begin(), sm_busy.end(), false));
+  if (free == 0) return 0;
+  uint32_t skip = options->adversary == Adversary::kRandom ? random_below(free) : 0;
+  uint32_t sm = 0;
+  while (sm_busy[sm] || skip-- != 0) ++sm;
+  sm_busy[sm] = true;
+  return sm;
+}
+
 uint64_t Grid::random() {
   // SplitMix64.
   random_state += 0x9e3779b97f4a7c15u;

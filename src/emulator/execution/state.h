@@ -5,6 +5,7 @@
 // Groups of one frame that reach the same pc become one again.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -274,8 +275,9 @@ struct Grid {
   uint64_t random_state = 0;
   ptx::Dim3 clusters;  ///< of the grid
   ptx::Dim3 cluster_dim;
-  uint64_t next_cluster = 0;
+  uint64_t next_cluster = 0;  ///< how many have started
   uint64_t cluster_count = 0;
+  std::vector<uint32_t> wave;  ///< order of the clusters that would fit at a time; empty: by number
   std::vector<std::unique_ptr<Cluster>> resident;
   std::vector<bool> sm_busy;  ///< places for CTAs; more than SMs for a cooperative grid
   uint64_t sms = 1;
@@ -291,6 +293,15 @@ struct Grid {
 
   uint64_t random();
   uint32_t random_below(uint32_t limit) { return static_cast<uint32_t>(random() % limit); }
+  /// Number of the cluster that starts next; there must be one. Only clusters of one wave change
+  /// places: a program may count on those far before its own having started.
+  uint64_t take_cluster();
+  /// A free place for a CTA.
+  uint32_t take_sm();
+  /// CTAs of a cluster.
+  uint64_t cluster_size() const { return uint64_t{cluster_dim.x} * cluster_dim.y * cluster_dim.z; }
+  /// Clusters that run at a time.
+  uint64_t most_resident() const { return std::max<uint64_t>(1, sm_busy.size() / cluster_size()); }
   /// Queues work; with the early adversary it completes at once.
   void issue(std::unique_ptr<Job> job);
   ptx::Dim3 block() const { return request->block; }

@@ -48,13 +48,37 @@ class ForwardConsumer {
         group_(ptx::uniform((threadIdx.x - kFirstConsumer) / 128)) {}
 
   FLAMIA_DEVICE void run() {
-    for (uint32_t unit = 0;; ++unit) {
-      const uint32_t buffer = unit % 2;
-      ptx::mbarrier_wait(base_ + Map::kQueryFull + 8 * buffer, unit / 2 % 2);
-      const auto* description =
-          reinterpret_cast<const WorkDescription*>(shared_ + Map::kWork) + buffer;
-      if (!ptx::uniform(static_cast<uint32_t>(description->valid))) break;
-      attend(description, buffer);
+    float s[kScores];
+    uint32_t unit = 0;
+    const WorkDescription* work = wait_for_work(0);
+    uint32_t count = tiles_of(work);
+    if (count > 0) first_scores(s, 0);
+    while (ptx::uniform(static_cast<uint32_t>(work->valid))) {
+      float o[kOutputs];
+#pragma unroll
+      for (int i = 0; i < kOutputs; ++i) o[i] = 0.0f;
+      Row rows[2];
+      rows[0] = rows[1] = Row{-kFloatInfinity, 0.0f, 1.0f};
+      *references(consumer_thread()) = {0, 0, 0, 0};
+      common_reference_ = 0;
+      uint32_t p[4][4];
+      if (count > 0) attend(work, unit % 2, count, s, p, o, rows);
+      // The last product runs beside the first scores of the next unit, so that neither stands
+      // alone.
+      const WorkDescription* next = wait_for_work(unit + 1);
+      const uint32_t next_count = tiles_of(next);
+      if (count > 0) {
+        add_last_product(s, p, o, rows, (unit + 1) % 2, next_count > 0);
+      } else if (next_count > 0) {
+        first_scores(s, (unit + 1) % 2);
+      }
+      store(work, o, rows);
+      uint32_t buffer = unit % 2;
+      asm volatile("" : "+r"(buffer));  // its address need not live in a register until here
+      arrive(base_ + Map::kQueryEmpty + 8 * buffer);
+      work = next;
+      count = next_count;
+      ++unit;
     }
   }
 
@@ -409,70 +433,81 @@ class ForwardConsumer {
     }
   }
 
-  FLAMIA_DEVICE void attend(const WorkDescription* description, uint32_t buffer) {
-    float o[kOutputs];
-#pragma unroll
-    for (int i = 0; i < kOutputs; ++i) o[i] = 0.0f;
-    Row rows[2];
-    rows[0] = rows[1] = Row{-kFloatInfinity, 0.0f, 1.0f};
-    *references(consumer_thread()) = {0, 0, 0, 0};
-    common_reference_ = 0;
-    const uint32_t count = ptx::uniform(
-        static_cast<uint32_t>(description->item.tile_end - description->item.tile_begin));
-    if (count > 0) attend_tiles(description, buffer, count, o, rows);
-    store(description, o, rows);
-    asm volatile("" : "+r"(buffer));  // its address need not live in a register until here
-    arrive(base_ + Map::kQueryEmpty + 8 * buffer);
+  FLAMIA_DEVICE const WorkDescription* wait_for_work(uint32_t unit) const {
+    ptx::mbarrier_wait(base_ + Map::kQueryFull + 8 * (unit % 2), unit / 2 % 2);
+    return reinterpret_cast<const WorkDescription*>(shared_ + Map::kWork) + unit % 2;
   }
 
-  FLAMIA_DEVICE void attend_tiles(const WorkDescription* description, uint32_t buffer,
-                                  uint32_t left, float (&o)[kOutputs], Row (&rows)[2]) {
-    float s[kScores];
-    float t[kProducts];
-    uint32_t p[4][4];
+  /// Key tiles of a unit of work, 0 after the last unit.
+  FLAMIA_DEVICE static uint32_t tiles_of(const WorkDescription* work) {
+    const int count = work->valid ? work->item.tile_end - work->item.tile_begin : 0;
+    return ptx::uniform(static_cast<uint32_t>(count));
+  }
 
-    uint32_t stage = tiles_ % kConfig.stages;
-    uint32_t parity = tiles_ / kConfig.stages % 2;
-    ptx::mbarrier_wait(base_ + Map::kKeyFull + 8 * stage, parity);
+  /// Scores of tile tiles_, alone.
+  FLAMIA_DEVICE void first_scores(float (&s)[kScores], uint32_t buffer) const {
+    const uint32_t stage = tiles_ % kConfig.stages;
+    ptx::mbarrier_wait(base_ + Map::kKeyFull + 8 * stage, tiles_ / kConfig.stages % 2);
     ptx::wgmma_fence();
     issue_scores(s, buffer, stage);
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
     ptx::pin(s);
     arrive(base_ + Map::kKeyEmpty + 8 * stage);
-    softmax<false>(s, p, o, t, rows, description);
+  }
 
+  /// All tiles of a unit whose first scores are there, but for the product of the last tile.
+  FLAMIA_DEVICE void attend(const WorkDescription* work, uint32_t buffer, uint32_t left,
+                            float (&s)[kScores], uint32_t (&p)[4][4], float (&o)[kOutputs],
+                            Row (&rows)[2]) {
+    float t[kProducts];
+    softmax<false>(s, p, o, t, rows, work);
     while (--left > 0) {
-      const uint32_t value_stage = stage;
-      ptx::mbarrier_wait(base_ + Map::kValueFull + 8 * value_stage, parity);
-      ++tiles_;
-      stage = tiles_ % kConfig.stages;
-      parity = tiles_ / kConfig.stages % 2;
-      ptx::mbarrier_wait(base_ + Map::kKeyFull + 8 * stage, parity);
-      ptx::wgmma_fence();
-      issue_product(t, p, value_stage);
-      ptx::wgmma_commit();
-      issue_scores(s, buffer, stage);
-      ptx::wgmma_commit();
-      ptx::wgmma_wait<0>();
-      ptx::pin(t);
-      ptx::pin(s);
-      arrive(base_ + Map::kValueEmpty + 8 * value_stage);
-      arrive(base_ + Map::kKeyEmpty + 8 * stage);
+      product_and_scores(s, t, p, buffer);
       add_sums(t, rows, tiles_ - 1);
-      softmax<true>(s, p, o, t, rows, description);
+      softmax<true>(s, p, o, t, rows, work);
     }
+  }
 
-    ptx::mbarrier_wait(base_ + Map::kValueFull + 8 * stage, parity);
+  /// The product of tile tiles_ and the scores of the next one, which becomes tiles_.
+  FLAMIA_DEVICE void product_and_scores(float (&s)[kScores], float (&t)[kProducts],
+                                        const uint32_t (&p)[4][4], uint32_t buffer) {
+    const uint32_t value_stage = tiles_ % kConfig.stages;
+    ptx::mbarrier_wait(base_ + Map::kValueFull + 8 * value_stage, tiles_ / kConfig.stages % 2);
+    ++tiles_;
+    const uint32_t stage = tiles_ % kConfig.stages;
+    ptx::mbarrier_wait(base_ + Map::kKeyFull + 8 * stage, tiles_ / kConfig.stages % 2);
     ptx::wgmma_fence();
-    issue_product(t, p, stage);
+    issue_product(t, p, value_stage);
+    ptx::wgmma_commit();
+    issue_scores(s, buffer, stage);
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
     ptx::pin(t);
-    arrive(base_ + Map::kValueEmpty + 8 * stage);
-    add_sums(t, rows, tiles_);
+    ptx::pin(s);
+    arrive(base_ + Map::kValueEmpty + 8 * value_stage);
+    arrive(base_ + Map::kKeyEmpty + 8 * stage);
+  }
+
+  FLAMIA_DEVICE void add_last_product(float (&s)[kScores], const uint32_t (&p)[4][4],
+                                      float (&o)[kOutputs], Row (&rows)[2], uint32_t next_buffer,
+                                      bool more) {
+    float t[kProducts];
+    if (more) {
+      product_and_scores(s, t, p, next_buffer);
+    } else {
+      const uint32_t stage = tiles_ % kConfig.stages;
+      ptx::mbarrier_wait(base_ + Map::kValueFull + 8 * stage, tiles_ / kConfig.stages % 2);
+      ptx::wgmma_fence();
+      issue_product(t, p, stage);
+      ptx::wgmma_commit();
+      ptx::wgmma_wait<0>();
+      ptx::pin(t);
+      arrive(base_ + Map::kValueEmpty + 8 * stage);
+      ++tiles_;
+    }
+    add_sums(t, rows, tiles_ - 1);
     add_product(o, t, {rows[0].factor, rows[1].factor});
-    ++tiles_;
   }
 
   /// Writes O, its residual and the log-sum-exp of the rows that exist.
@@ -485,11 +520,18 @@ class ForwardConsumer {
     for (int half = 0; half < 2; ++half) {
       const Row& row = rows[half];
       const bool empty = row.m == -kFloatInfinity;
-      const float inverse = empty ? 0.0f : __frcp_rn(row.l);
+      const float inverse = ptx::reciprocal_approximate(row.l);
 #pragma unroll
       for (int i = 0; i < kOutputs; i += 4) {
-        o[i + 2 * half] = empty ? 0.0f : o[i + 2 * half] * inverse;
-        o[i + 2 * half + 1] = empty ? 0.0f : o[i + 2 * half + 1] * inverse;
+        o[i + 2 * half] *= inverse;
+        o[i + 2 * half + 1] *= inverse;
+      }
+      if (__any_sync(kWholeWarp, empty)) {  // nothing was added, unless zeros times NaN
+#pragma unroll
+        for (int i = 0; i < kOutputs; i += 4) {
+          o[i + 2 * half] = empty ? 0.0f : o[i + 2 * half];
+          o[i + 2 * half + 1] = empty ? 0.0f : o[i + 2 * half + 1];
+        }
       }
       if (thread % 4 == 0 && first + 8 * half < description->item.rows) {
         const int4 reference = *references(thread);

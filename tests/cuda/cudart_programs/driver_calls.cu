@@ -4,7 +4,7 @@
 #include "check.h"
 
 static void check_tensor_map(void* entry, void* address) {
-  alignas(64) CUtensorMap map;
+  CUtensorMap map;
   const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry);
   const cuuint64_t dims[] = {64, 8}, strides[] = {128};
   const cuuint32_t box[] = {64, 8}, steps[] = {1, 1};

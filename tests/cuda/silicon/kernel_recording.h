@@ -56,7 +56,7 @@ inline std::vector<KernelRecord> parse_records(const std::string& bytes) {
   size_t at = 0;
   const auto take = [&](void* data, size_t size) {
     if (size > bytes.size() - at) return false;
-    std::memcpy(data, bytes.data() + at, size);
+    std::copy_n(bytes.data() + at, size, static_cast<char*>(data));  // data may be null for none
     at += size;
     return true;
   };

@@ -1,0 +1,172 @@
+// The Hopper Backend: schedule, quantizers, attention, one launch after the other on one stream.
+// Paper: 3.5.1, 3.6. Used by: api. Everything that depends on lengths happens on the device.
+#include "cuda/backend.h"
+
+#include <cmath>
+
+#include "base/refusals.h"
+#include "cuda/device.h"
+#include "cuda/forward.h"
+#include "cuda/quantize.h"
+#include "cuda/schedule.h"
+#include "cuda/tensors.h"
+#include "cuda/workspace.h"
+#include "numerics/online_softmax.h"
+#include "plan/schedule_kernels.h"
+#include "problem/names.h"
+
+namespace flamia::cuda {
+
+namespace {
+
+constexpr const char* kFunction = "attention_forward";
+
+/// The typed start of an extent.
+template <typename T>
+T* at(Workspace workspace, const Extent& extent) {
+  return reinterpret_cast<T*>(static_cast<unsigned char*>(workspace.data) + extent.offset);
+}
+
+ScheduleArgs schedule_args(const Plan& plan, const ForwardTensors& tensors, Workspace workspace,
+                           const ForwardWorkspace& map) {
+  const Problem& problem = plan.problem;
+  const bool own_lengths = tensors.cu_seqlens_k.data != nullptr;
+  ScheduleArgs args{};
+  args.queries = documents_of(problem, problem.query_tokens, tensors.cu_seqlens_q);
+  args.keys = documents_of(problem, problem.key_tokens,
+                           own_lengths ? tensors.cu_seqlens_k : tensors.cu_seqlens_q);
+  args.window_left = plan.conventions.window_left;
+  args.window_right = plan.conventions.window_right;
+  args.scratch = at<void>(workspace, map.schedule_scratch);
+  args.schedule.counts = at<ScheduleCounts>(workspace, map.counts);
+  args.schedule.items = at<ForwardItem>(workspace, map.items);
+  args.schedule.query_blocks = at<TokenBlockRange>(workspace, map.query_blocks);
+  const bool one_table = !own_lengths && problem.query_tokens == problem.key_tokens;
+  args.schedule.key_blocks =
+      one_table ? args.schedule.query_blocks : at<TokenBlockRange>(workspace, map.key_blocks);
+  return args;
+}
+
+struct Operands {
+  QuantizedOperand q, k, v;
+};
+
+Operands operands_of(const Problem& problem, Workspace workspace, const ForwardWorkspace& map) {
+  const int64_t query_blocks = token_block_capacity(problem.query_tokens, problem.documents);
+  const int64_t key_blocks = token_block_capacity(problem.key_tokens, problem.documents);
+  Operands result{};
+  result.q = {at<uint8_t>(workspace, map.q_codes), nullptr, at<int8_t>(workspace, map.q_exponents),
+              query_blocks};
+  result.k = {at<uint8_t>(workspace, map.k_codes), nullptr, at<int8_t>(workspace, map.k_exponents),
+              key_blocks};
+  result.v = {nullptr, at<uint8_t>(workspace, map.v_codes), at<int8_t>(workspace, map.v_exponents),
+              key_blocks};
+  return result;
+}
+
+QuantizeArgs quantize_args(const Plan& plan, const ForwardTensors& tensors,
+                           const Schedule& schedule, const Operands& operands) {
+  const int32_t hadamard = plan.conventions.hadamard == Hadamard::kOn ? 1 : 0;
+  QuantizeArgs args{};
+  args.count = 3;
+  args.tensors[0] = {bf16_input(tensors.q), operands.q, schedule.query_blocks, hadamard, 0, 0, 0,
+                     QuantizeForm::kE4m3,   nullptr};
+  args.tensors[1] = {bf16_input(tensors.k), operands.k, schedule.key_blocks, hadamard, 0, 0, 0,
+                     QuantizeForm::kE4m3,   nullptr};
+  args.tensors[2] = {bf16_input(tensors.v),
+                     operands.v,
+                     schedule.key_blocks,
+                     0,
+                     0,
+                     0,
+                     static_cast<int32_t>(TokenOrder::kAccumulator),
+                     QuantizeForm::kE4m3,
+                     nullptr};
+  return args;
+}
+
+ForwardArgs forward_args(const Plan& plan, const ForwardTensors& tensors, const Schedule& schedule,
+                         const Operands& operands, uint32_t* next_work) {
+  const Problem& problem = plan.problem;
+  const Conventions& conventions = plan.conventions;
+  ForwardArgs args{};
+  args.q = operands.q;
+  args.k = operands.k;
+  args.v = operands.v;
+  args.schedule = schedule;
+  args.next_work = next_work;
+  args.o = bf16_output(tensors.o);
+  args.o_residual = bf16_output(tensors.o_residual);
+  args.lse = lse_output(tensors.lse);
+  args.window_left = conventions.window_left;
+  args.window_right = conventions.window_right;
+  args.tokens = static_cast<int32_t>(problem.query_tokens);
+  args.batch_length =
+      problem.batch > 0 ? static_cast<int32_t>(problem.query_tokens / problem.batch) : 0;
+  args.heads = problem.heads;
+  args.heads_per_kv_head = problem.heads / problem.kv_heads;
+  args.score_multiplier = score_multiplier(conventions.softmax_scale);
+  args.p_scale = conventions.p_scale;
+  args.p_log2 = static_cast<float>(std::log2(static_cast<double>(conventions.p_scale)));
+  args.tau = conventions.tau;
+  args.reverse = conventions.kv_order == KvOrder::kReverse ? 1 : 0;
+  args.sum_of_p = conventions.row_sum == RowSum::kP ? 1 : 0;
+  return args;
+}
+
+class HopperBackend final : public Backend {
+ public:
+  std::string kernels(const Plan& plan, Pass) const override {
+    const bool wide = plan.problem.head_dim == 128;
+    return concat(kScheduleDocumentsKernel.name, ", ", kScheduleExpandKernel.name, ", ",
+                  kScheduleScatterKernel.name, ", ", (wide ? kQuantizeD128 : kQuantizeD64).name,
+                  ", ", (wide ? kForwardMxfp8D128 : kForwardMxfp8D64).name);
+  }
+
+  size_t workspace_bytes(const Plan& plan, Pass pass) const override {
+    return pass == Pass::kForward ? forward_workspace(plan.problem).bytes : 0;
+  }
+
+  Status forward(const Plan& plan, const ForwardTensors& tensors, Workspace workspace, void* stream,
+                 PassStatistics*) const override {
+    Device device;
+    if (Status status = current_device(kFunction, &device); !status.ok()) return status;
+    if (Status status = check_rows(kFunction, tensors); !status.ok()) return status;
+    if (Status status = check_memory(kFunction, tensors, workspace, device); !status.ok()) {
+      return status;
+    }
+    if (plan.problem.query_tokens == 0) return {};  // nothing to write
+    const ForwardWorkspace map = forward_workspace(plan.problem);
+    const ScheduleArgs schedule = schedule_args(plan, tensors, workspace, map);
+    const Operands operands = operands_of(plan.problem, workspace, map);
+    if (Status status = build_schedule(schedule, stream); !status.ok()) return status;
+    const QuantizeArgs quantizers = quantize_args(plan, tensors, schedule.schedule, operands);
+    if (Status status = launch_quantize(quantizers, plan.problem.head_dim, stream); !status.ok()) {
+      return status;
+    }
+    const ForwardArgs attention = forward_args(plan, tensors, schedule.schedule, operands,
+                                               at<uint32_t>(workspace, map.next_work));
+    return launch_forward(attention, plan.problem.head_dim, device.multiprocessors, stream);
+  }
+
+  Status backward(const Plan& plan, const BackwardTensors&, Workspace, void*,
+                  PassStatistics*) const override {
+    return unsupported("attention_backward", "backend", "be cpu for a backward pass",
+                       name(plan.backend), "gradients are not there yet on a GPU");
+  }
+
+  Status quantize(const Plan& plan, const TensorView&, const TensorView&, Role, ContractionAxis,
+                  const QuantizedTensors&) const override {
+    return unsupported("quantize", "backend", "be cpu", name(plan.backend),
+                       "the cpu backend gives the same codes");
+  }
+};
+
+}  // namespace
+
+const Backend& hopper_backend() {
+  static const HopperBackend backend;
+  return backend;
+}
+
+}  // namespace flamia::cuda

@@ -1,0 +1,54 @@
+// Sizes from capacities.
+#include "cuda/workspace.h"
+
+#include "base/bits.h"
+#include "cuda/schedule.h"
+#include "problem/token_blocks.h"
+#include "schedule/work_item.h"
+
+namespace flamia::cuda {
+
+namespace {
+
+class Layout {
+ public:
+  Extent take(int64_t count, int64_t element_bytes) {
+    const Extent extent{bytes_, static_cast<size_t>(count * element_bytes)};
+    bytes_ = round_up<size_t>(bytes_ + extent.bytes, kExtentAlignment);
+    return extent;
+  }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  size_t bytes_ = 0;
+};
+
+}  // namespace
+
+ForwardWorkspace forward_workspace(const Problem& problem) {
+  const int64_t query_blocks = token_block_capacity(problem.query_tokens, problem.documents);
+  const int64_t key_blocks = token_block_capacity(problem.key_tokens, problem.documents);
+  const int64_t block_bytes = token_block_bytes(problem.head_dim);
+  Layout layout;
+  ForwardWorkspace result;
+  result.counts = layout.take(1, sizeof(ScheduleCounts));
+  result.next_work = layout.take(1, sizeof(uint32_t));
+  result.query_blocks = layout.take(query_blocks, sizeof(TokenBlockRange));
+  result.key_blocks = layout.take(key_blocks, sizeof(TokenBlockRange));
+  result.items = layout.take(forward_item_capacity(problem.query_tokens, problem.documents),
+                             sizeof(ForwardItem));
+  result.schedule_scratch =
+      layout.take(static_cast<int64_t>(schedule_scratch_bytes(
+                      problem.query_tokens, problem.key_tokens, problem.documents)),
+                  1);
+  result.q_codes = layout.take(problem.heads * query_blocks, block_bytes);
+  result.q_exponents = layout.take(problem.heads * query_blocks, 1);
+  result.k_codes = layout.take(problem.kv_heads * key_blocks, block_bytes);
+  result.k_exponents = layout.take(problem.kv_heads * key_blocks, 1);
+  result.v_codes = layout.take(problem.kv_heads * key_blocks, block_bytes);
+  result.v_exponents = layout.take(problem.kv_heads * key_blocks, 1);
+  result.bytes = layout.bytes();
+  return result;
+}
+
+}  // namespace flamia::cuda

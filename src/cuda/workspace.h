@@ -1,0 +1,37 @@
+// Where the buffers of a Hopper call lie in the caller's workspace.
+// Paper: 3.6.1 (capacities). Used by: the CUDA backend, tests.
+// Sizes follow from shapes alone, so that any document lengths fit and a captured graph stays
+// valid.
+#pragma once
+
+#include <cstddef>
+
+#include "flamia/problem.h"
+
+namespace flamia::cuda {
+
+struct Extent {
+  size_t offset = 0;
+  size_t bytes = 0;
+};
+
+struct ForwardWorkspace {
+  Extent counts;        ///< ScheduleCounts
+  Extent next_work;     ///< the counter that CTAs take work from
+  Extent query_blocks;  ///< TokenBlockRange of every block, slack included
+  Extent key_blocks;    ///< unused where keys have the lengths of the queries
+  Extent items;         ///< ForwardItem
+  Extent schedule_scratch;
+  Extent q_codes, q_exponents;  ///< E4M3 [heads][blocks][32 x head_dim], I8 [heads][blocks]
+  Extent k_codes, k_exponents;
+  Extent v_codes, v_exponents;  ///< codes transposed
+  size_t bytes = 0;             ///< of all
+};
+
+/// Every extent begins at a multiple of kExtentAlignment from the start of the workspace, which
+/// itself is a multiple of kWorkspaceAlignment (problem/validate.h).
+constexpr size_t kExtentAlignment = 256;
+
+ForwardWorkspace forward_workspace(const Problem& problem);
+
+}  // namespace flamia::cuda

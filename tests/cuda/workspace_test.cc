@@ -1,0 +1,67 @@
+// The map of a call's workspace: sizes from capacities, no overlap, alignment.
+#include "cuda/workspace.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "cuda/schedule.h"
+#include "problem/token_blocks.h"
+
+namespace flamia::cuda {
+namespace {
+
+Problem problem_of(int64_t query_tokens, int64_t key_tokens, int32_t documents) {
+  Problem problem;
+  problem.query_tokens = query_tokens;
+  problem.key_tokens = key_tokens;
+  problem.documents = documents;
+  problem.heads = 6;
+  problem.kv_heads = 2;
+  problem.head_dim = 128;
+  return problem;
+}
+
+TEST(ForwardWorkspace, ExtentsFollowOneAnotherAligned) {
+  for (const int64_t tokens : {int64_t{0}, int64_t{1}, int64_t{1000}, int64_t{131072}}) {
+    const ForwardWorkspace map = forward_workspace(problem_of(tokens, tokens + 7, 40));
+    const std::vector<Extent> extents = {map.counts,      map.next_work,   map.query_blocks,
+                                         map.key_blocks,  map.items,       map.schedule_scratch,
+                                         map.q_codes,     map.q_exponents, map.k_codes,
+                                         map.k_exponents, map.v_codes,     map.v_exponents};
+    size_t end = 0;
+    for (const Extent& extent : extents) {
+      EXPECT_EQ(extent.offset % kExtentAlignment, 0u);
+      EXPECT_GE(extent.offset, end);
+      end = extent.offset + extent.bytes;
+    }
+    EXPECT_GE(map.bytes, end);
+    EXPECT_LT(map.bytes, end + kExtentAlignment);
+  }
+}
+
+TEST(ForwardWorkspace, HoldsTheBlocksOfAnyLengths) {
+  const Problem problem = problem_of(1000, 500, 40);
+  const ForwardWorkspace map = forward_workspace(problem);
+  const auto queries = static_cast<size_t>(token_block_capacity(1000, 40));
+  const auto keys = static_cast<size_t>(token_block_capacity(500, 40));
+  EXPECT_EQ(map.query_blocks.bytes, queries * 8);
+  EXPECT_EQ(map.key_blocks.bytes, keys * 8);
+  EXPECT_EQ(map.q_codes.bytes, 6 * queries * 32 * 128);
+  EXPECT_EQ(map.q_exponents.bytes, 6 * queries);
+  EXPECT_EQ(map.k_codes.bytes, 2 * keys * 32 * 128);
+  EXPECT_EQ(map.v_codes.bytes, map.k_codes.bytes);
+  EXPECT_EQ(map.v_exponents.bytes, 2 * keys);
+  EXPECT_EQ(map.schedule_scratch.bytes, schedule_scratch_bytes(1000, 500, 40));
+}
+
+TEST(ForwardWorkspace, CountsInMoreThan32Bits) {
+  Problem problem = problem_of(INT32_MAX, INT32_MAX, 1);
+  problem.heads = problem.kv_heads = 8;
+  const ForwardWorkspace map = forward_workspace(problem);
+  EXPECT_GT(map.bytes, size_t{3} * 8 * INT32_MAX * 128);
+  EXPECT_LT(map.bytes, size_t{3} * 8 * INT32_MAX * 130);
+}
+
+}  // namespace
+}  // namespace flamia::cuda
