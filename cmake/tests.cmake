@@ -104,6 +104,20 @@ foreach(folder IN LISTS flamia_test_folders)
   endforeach()
 endforeach()
 
+# The forward kernel gives the same bits whatever the machine's order is.
+if(TARGET test_kernels)
+  string(CONCAT script
+         "for order in late early random; do FLAMIA_FORWARD_BITS=forward_$order.bits "
+         "\"$1\" --chip h200 --adversary $order --seed 4 "
+         "\"$2\" --gtest_filter=ForwardIsolation.SameBitsEveryTime || exit 1; done; "
+         "cmp forward_late.bits forward_early.bits && cmp forward_late.bits forward_random.bits")
+  add_test(NAME kernels/ForwardBits.same_under_each_adversary
+           COMMAND sh -c "${script}" sh $<TARGET_FILE:flamia_vgpu_run> $<TARGET_FILE:test_kernels>)
+  set_tests_properties(kernels/ForwardBits.same_under_each_adversary
+                       PROPERTIES LABELS "cpu;kernels" TIMEOUT 300
+                                  WORKING_DIRECTORY "${PROJECT_BINARY_DIR}")
+endif()
+
 # What the shared library exports are functions: rows of the kernel table and the like stay inside.
 if(CMAKE_NM AND NOT FLAMIA_SANITIZE AND NOT FLAMIA_COVERAGE)
   add_test(NAME library/exports_no_data

@@ -18,6 +18,10 @@ Status launch_forward(const ForwardArgs& args, int head_dim, int sms, void* stre
   if (head_dim != 64 && head_dim != 128) {
     return invalid_argument(kFunction, "head_dim", "be 64 or 128", concat(head_dim));
   }
+  if (!(args.score_multiplier >= 0)) {  // maxima are found before it is applied
+    return invalid_argument(kFunction, "score_multiplier", "be at least 0",
+                            concat(args.score_multiplier));
+  }
   const cudaError_t error = cudaMemsetAsync(args.next_work, 0, sizeof(*args.next_work),
                                             static_cast<cudaStream_t>(stream));
   if (error != cudaSuccess) {

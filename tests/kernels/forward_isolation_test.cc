@@ -5,7 +5,8 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
+#include <cstdlib>
+#include <fstream>
 #include <limits>
 #include <vector>
 
@@ -128,6 +129,22 @@ TEST(ForwardIsolation, TokensLeftOfAWindow) {
                    rows_of(device_forward(clean, options), shape, first, 300 - first));
 }
 
+/// Leaves the bits in the file FLAMIA_FORWARD_BITS, for comparison of whole runs
+/// (cmake/tests.cmake).
+void keep_bits(const ForwardResult& result) {
+  const char* path = std::getenv("FLAMIA_FORWARD_BITS");
+  if (path == nullptr) return;
+  std::ofstream file(path, std::ios::binary);
+  const auto write = [&file](const auto& values) {
+    file.write(reinterpret_cast<const char*>(values.data()),
+               static_cast<std::streamsize>(values.size() * sizeof(values[0])));
+  };
+  write(result.o);
+  write(result.residual);
+  write(result.lse);
+  ASSERT_TRUE(file.good()) << path;
+}
+
 /// Every launch of the virtual GPU has another order of warps, copies and CTAs.
 TEST(ForwardIsolation, SameBitsEveryTime) {
   Case one({{300, 20, 0, 140, 1}, {}, 2, 1, 128, 3}, 36);
@@ -136,6 +153,7 @@ TEST(ForwardIsolation, SameBitsEveryTime) {
   for (int launch = 0; launch < 4; ++launch) {
     expect_same_bits(device_forward(one, causal()), first);
   }
+  keep_bits(first);
 }
 
 /// NaN and infinities inside the document: whoever sees them gets what the CPU backend gives.

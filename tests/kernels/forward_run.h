@@ -39,6 +39,7 @@ struct DeviceLayout {
   int lse_token_stride = 1;  ///< elements
   int lse_pad = 0;           ///< after each head's tokens
   int ctas = 0;              ///< of the grid; 0: one for each multiprocessor
+  int replays = 0;           ///< of all launches, captured; 0: they are enqueued once
   int64_t blocks = 0;        ///< of a head of the codes that the kernel reads; 0: their capacity
 };
 
@@ -207,6 +208,21 @@ inline Options hopper_options(Options options) {
   return options;
 }
 
+/// Ends a capture, runs the graph so often, destroys both.
+inline void replay(cudaStream_t stream, int times) {
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  cudaGraphExec_t executable = nullptr;
+  EXPECT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+  for (int i = 0; i < times; ++i) {
+    EXPECT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
+  }
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
 /// The device's answer.
 inline ForwardResult device_forward(Case& one, const Options& options,
                                     const DeviceLayout& layout = {}) {
@@ -222,12 +238,28 @@ inline ForwardResult device_forward(Case& one, const Options& options,
   Conventions conventions;
   expect_ok(resolve_conventions(one.problem(), hopper_options(options), &conventions));
 
+  const int64_t query_blocks = token_block_capacity(rows, documents);
+  const int64_t key_blocks = token_block_capacity(keys, documents);
+  DeviceOperand q(one.q_data, layout, rows, length, shape.heads, dim, query_blocks);
+  DeviceOperand k(one.k_data, layout, keys, key_length, shape.kv_heads, dim, key_blocks);
+  DeviceOperand v(one.v_data, layout, keys, key_length, shape.kv_heads, dim, key_blocks);
+  // Results: NaN everywhere, so that unwritten entries show.
+  const RowStrides out(layout, rows, length, shape.heads, dim);
+  const DeviceRows o({}, out, rows, shape.heads, dim);
+  const DeviceRows residual({}, out, rows, shape.heads, dim);
+  const int64_t lse_rows = layout.batched ? length : rows;
+  const int64_t lse_head = lse_rows * layout.lse_token_stride + layout.lse_pad;
+  const int64_t lse_batch = lse_head * shape.heads + layout.lse_pad;
+  DeviceBuffer<float> lse(std::vector<float>(
+      static_cast<size_t>(layout.batched ? lse_batch * documents : lse_head * shape.heads) + 1,
+      std::nanf("")));
+
+  DeviceBuffer<uint32_t> next(1);
+
   // Lengths and the work list.
   DeviceBuffer<int32_t> cu_q(one.cu_q);
   DeviceBuffer<int32_t> cu_k(one.cu_k);
   DeviceBuffer<ScheduleCounts> counts(1);
-  const int64_t query_blocks = token_block_capacity(rows, documents);
-  const int64_t key_blocks = token_block_capacity(keys, documents);
   DeviceBuffer<TokenBlockRange> query_table(static_cast<size_t>(query_blocks));
   DeviceBuffer<TokenBlockRange> key_table(static_cast<size_t>(key_blocks));
   DeviceBuffer<ForwardItem> items(static_cast<size_t>(forward_item_capacity(rows, documents)) + 1);
@@ -252,32 +284,23 @@ inline ForwardResult device_forward(Case& one, const Options& options,
   schedule.schedule = {counts.data(), query_table.data(),
                        one_table ? query_table.data() : key_table.data(), items.data()};
   schedule.scratch = scratch.data();
-  expect_ok(cuda::build_schedule(schedule, nullptr));
+  int sms = 0;
+  EXPECT_EQ(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0), cudaSuccess);
+  cudaStream_t stream = nullptr;
+  if (layout.replays > 0) {
+    EXPECT_EQ(cudaStreamCreate(&stream), cudaSuccess);
+    EXPECT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
+  }
+  expect_ok(cuda::build_schedule(schedule, stream));
 
-  // Codes.
-  DeviceOperand q(one.q_data, layout, rows, length, shape.heads, dim, query_blocks);
-  DeviceOperand k(one.k_data, layout, keys, key_length, shape.kv_heads, dim, key_blocks);
-  DeviceOperand v(one.v_data, layout, keys, key_length, shape.kv_heads, dim, key_blocks);
   const bool hadamard = conventions.hadamard == Hadamard::kOn;
   QuantizeArgs quantize{};
   quantize.tensors[0] = q.tensor(schedule.schedule.query_blocks, hadamard, false);
   quantize.tensors[1] = k.tensor(schedule.schedule.key_blocks, hadamard, false);
   quantize.tensors[2] = v.tensor(schedule.schedule.key_blocks, false, true);
   quantize.count = 3;
-  expect_ok(cuda::launch_quantize(quantize, dim, nullptr));
+  expect_ok(cuda::launch_quantize(quantize, dim, stream));
 
-  // Results: NaN everywhere, so that unwritten entries show.
-  const RowStrides out(layout, rows, length, shape.heads, dim);
-  const DeviceRows o({}, out, rows, shape.heads, dim);
-  const DeviceRows residual({}, out, rows, shape.heads, dim);
-  const int64_t lse_rows = layout.batched ? length : rows;
-  const int64_t lse_head = lse_rows * layout.lse_token_stride + layout.lse_pad;
-  const int64_t lse_batch = lse_head * shape.heads + layout.lse_pad;
-  DeviceBuffer<float> lse(std::vector<float>(
-      static_cast<size_t>(layout.batched ? lse_batch * documents : lse_head * shape.heads) + 1,
-      std::nanf("")));
-
-  DeviceBuffer<uint32_t> next(1);
   ForwardArgs args{};
   args.q = q.operand(false, layout.blocks, dim);
   args.k = k.operand(false, layout.blocks, dim);
@@ -299,9 +322,8 @@ inline ForwardResult device_forward(Case& one, const Options& options,
   args.tau = conventions.tau;
   args.reverse = conventions.kv_order == KvOrder::kReverse ? 1 : 0;
   args.sum_of_p = conventions.row_sum == RowSum::kP ? 1 : 0;
-  int sms = 0;
-  EXPECT_EQ(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0), cudaSuccess);
-  expect_ok(cuda::launch_forward(args, dim, layout.ctas > 0 ? layout.ctas : sms, nullptr));
+  expect_ok(cuda::launch_forward(args, dim, layout.ctas > 0 ? layout.ctas : sms, stream));
+  if (layout.replays > 0) replay(stream, layout.replays);
   const cudaError_t error = cudaDeviceSynchronize();
   EXPECT_EQ(error, cudaSuccess) << cudaGetErrorString(error);
 

@@ -83,6 +83,21 @@ TEST(Forward, LongerDocuments) {
   Case one({{255, 513}, {}, 1, 1, 128, 0}, 4);
   expect_near_exact(one, causal(), expect_like_cpu(one, causal()));
   expect_near_exact(one, full(), expect_like_cpu(one, full()));
+  // Items that start in the middle of their document.
+  for (const Options& options : {with_window(140, 30), with_window(5, 0), with_window(20, 300)}) {
+    for (const KvOrder order : {KvOrder::kReverse, KvOrder::kForward}) {
+      Options ordered = options;
+      ordered.kv_order = order;
+      expect_near_exact(one, ordered, expect_like_cpu(one, ordered));
+    }
+  }
+}
+
+TEST(Forward, CapturedLaunches) {
+  Case one({{150, 40}, {}, 2, 1, 64, 1}, 16);
+  DeviceLayout captured;
+  captured.replays = 3;
+  expect_same_bits(device_forward(one, causal(), captured), device_forward(one, causal()));
 }
 
 TEST(Forward, RowsWithoutKeysAreEmpty) {
@@ -253,16 +268,20 @@ TEST(Forward, OffsetsPast32Bits) {
   const ForwardResult dense = expect_like_cpu(one, causal());
   DeviceLayout far;
   far.batched = true;
-  far.batch_pad = (int64_t{1} << 32) + 64;
+  far.batch_pad = (int64_t{1} << 31) + 64;
   expect_same_bits(device_forward(one, causal(), far), dense);
   DeviceLayout heads;
   heads.blocks = (int64_t{1} << 21) + 1;
   expect_same_bits(device_forward(one, causal(), heads), dense);
 }
 
-TEST(Forward, RefusesOtherHeadDimensions) {
+TEST(Forward, RefusesWhatItCannotDo) {
   EXPECT_EQ(cuda::launch_forward({}, 96, 8, nullptr).message(),
             "launch_forward: head_dim must be 64 or 128; got 96");
+  ForwardArgs args{};
+  args.score_multiplier = -0.5f;
+  EXPECT_EQ(cuda::launch_forward(args, 64, 8, nullptr).message(),
+            "launch_forward: score_multiplier must be at least 0; got -0.5");
 }
 
 }  // namespace
