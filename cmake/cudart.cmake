@@ -188,6 +188,9 @@ if(FLAMIA_BUILD_TESTS AND FLAMIA_VGPU_PROGRAMS AND FLAMIA_HAS_CUDA AND TARGET fl
   add_test(NAME vgpu/run.refuses_unknown_options COMMAND flamia_vgpu_run --sed=4 "${binary}")
   set_tests_properties(vgpu/run.refuses_unknown_options PROPERTIES LABELS "cpu;vgpu"
                        PASS_REGULAR_EXPRESSION "vgpu-run: .*--sed=4")
+  add_test(NAME vgpu/run.refuses_folders COMMAND flamia_vgpu_run "${flamia_vgpu_folder}")
+  set_tests_properties(vgpu/run.refuses_folders PROPERTIES LABELS "cpu;vgpu"
+                       PASS_REGULAR_EXPRESSION "PROGRAM must be a file or be found in PATH; got /")
   add_test(NAME vgpu/run.passes_arguments_on COMMAND flamia_vgpu_run --seed 5 -- echo -- --seed x)
   set_tests_properties(vgpu/run.passes_arguments_on PROPERTIES LABELS "cpu;vgpu"
                        PASS_REGULAR_EXPRESSION "^-- --seed x")

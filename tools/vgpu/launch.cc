@@ -52,13 +52,13 @@ std::string find_libraries() {
 /// The file that execvp will run; empty if there is none.
 std::string find_program(const std::string& name) {
   std::error_code error;
-  if (name.find('/') != std::string::npos) return fs::exists(name, error) ? name : "";
+  if (name.find('/') != std::string::npos) return fs::is_regular_file(name, error) ? name : "";
   const char* path = std::getenv("PATH");
   std::string rest = path != nullptr ? path : "";
   while (!rest.empty()) {
     const size_t end = std::min(rest.find(':'), rest.size());
     const fs::path file = fs::path(rest.substr(0, end)) / name;
-    if (fs::exists(file, error)) return file.string();
+    if (fs::is_regular_file(file, error)) return file.string();
     rest.erase(0, std::min(end + 1, rest.size()));
   }
   return "";
