@@ -7,6 +7,7 @@
 
 #include "cuda/schedule.h"
 #include "problem/token_blocks.h"
+#include "schedule/work_item.h"
 
 namespace flamia::cuda {
 namespace {
@@ -52,6 +53,7 @@ TEST(ForwardWorkspace, HoldsTheBlocksOfAnyLengths) {
   EXPECT_EQ(map.k_codes.bytes, 2 * keys * 32 * 128);
   EXPECT_EQ(map.v_codes.bytes, map.k_codes.bytes);
   EXPECT_EQ(map.v_exponents.bytes, 2 * keys);
+  EXPECT_EQ(map.items.bytes, static_cast<size_t>(forward_item_capacity(1000, 40)) * 32);
   EXPECT_EQ(map.schedule_scratch.bytes, schedule_scratch_bytes(1000, 500, 40));
 }
 
