@@ -31,7 +31,7 @@ ALLOWED = {
     "examples": set(),
     "vgpu_calibration": {"bench"},
     "vgpu_speed": {"bench", "emulator"},
-    "gpu_bench": {"base", "problem", "schedule", "plan", "cuda"},
+    "gpu_bench": {"numerics", "base", "problem", "schedule", "plan", "cuda"},
 }
 
 # Single headers beyond the table.

@@ -9,6 +9,7 @@
 // A thread holds two rows, r and r + 8, and of every eight columns two. Per row: m, the maximum of
 // the scores in base 2; E, the V exponent that P-hat is folded against; O and the row sum l
 // both divided by 2^E, so that O / l needs no exponent.
+// Over 500 lines: one role whose parts share a thread's registers.
 #pragma once
 
 #include <cuda_fp16.h>
