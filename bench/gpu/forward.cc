@@ -26,6 +26,7 @@
 #include "cuda/schedule.h"
 #include "numerics/bf16.h"
 #include "numerics/online_softmax.h"
+#include "numerics/p_hat.h"
 #include "plan/kernel_info.h"
 #include "problem/token_blocks.h"
 
@@ -202,8 +203,7 @@ Call make_call(const Workload& workload, bool causal, const Settings& settings, 
   args.heads = kHeads;
   args.heads_per_kv_head = kHeads / workload.kv_heads;
   args.score_multiplier = flamia::score_multiplier(1.0f / std::sqrt(static_cast<float>(dim)));
-  args.p_log2 = 8.0f;
-  args.p_scale = 256.0f;
+  args.p_log2 = flamia::kHopperPHat.log2;
   args.tau = settings.tau;
   args.reverse = 1;
   call.run_quantize();

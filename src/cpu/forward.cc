@@ -20,10 +20,6 @@
 namespace flamia::cpu {
 namespace {
 
-// O is kept in units of 2^E; E never lies further below the largest E of the row so far, so that
-// scaling O up cannot overflow. V that is 2^60 smaller than what the row has seen adds nothing.
-constexpr int kMaxReferenceDrop = 60;
-
 struct Item {
   int32_t document;
   int32_t head;

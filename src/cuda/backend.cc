@@ -106,7 +106,6 @@ ForwardArgs forward_args(const Plan& plan, const ForwardTensors& tensors, const 
   args.heads = problem.heads;
   args.heads_per_kv_head = problem.heads / problem.kv_heads;
   args.score_multiplier = score_multiplier(conventions.softmax_scale);
-  args.p_scale = conventions.p_scale;
   args.p_log2 = static_cast<float>(std::log2(static_cast<double>(conventions.p_scale)));
   args.tau = conventions.tau;
   args.reverse = conventions.kv_order == KvOrder::kReverse ? 1 : 0;

@@ -24,6 +24,10 @@ FLAMIA_HD constexpr FLAMIA_FORCE_INLINE float fold_factor(int fold) {
   return bits_float(static_cast<uint32_t>(fold + 127) << 23);
 }
 
+/// The reference of a row may fall by this much below the largest that the row has seen, so that
+/// scaling its accumulator up never overflows; V smaller than that adds nothing to the row anyway.
+inline constexpr int kMaxReferenceDrop = 60;
+
 /// Smallest fold with which a row sum still adds decoded P-hat.
 inline constexpr int kRowSumFoldLimit = -4;
 

@@ -131,7 +131,6 @@ struct ForwardArgs {
   int32_t heads_per_kv_head;
   float score_multiplier;  ///< softmax scale * log2 e, >= 0
   float p_log2;            ///< c = log2 S
-  float p_scale;           ///< S
   float tau;
   int32_t reverse;   ///< 1: key tiles from the last to the first
   int32_t sum_of_p;  ///< 1: row sums add un-quantized probabilities

@@ -317,7 +317,6 @@ inline ForwardResult device_forward(Case& one, const Options& options,
   args.heads = shape.heads;
   args.heads_per_kv_head = shape.heads / shape.kv_heads;
   args.score_multiplier = score_multiplier(conventions.softmax_scale);
-  args.p_scale = conventions.p_scale;
   args.p_log2 = std::log2(conventions.p_scale);
   args.tau = conventions.tau;
   args.reverse = conventions.kv_order == KvOrder::kReverse ? 1 : 0;

@@ -30,9 +30,6 @@ inline constexpr int kBlocksPerTile = kKeyTile / kTokenBlock;
 inline constexpr int kSumRows = 8;
 /// V exponents below this count as this: the row sum is kept in units of 2^E.
 inline constexpr int kMinReference = -90;
-/// E may fall by this much below the largest of the row so far, so that scaling O up never
-/// overflows.
-inline constexpr int kMaxReferenceDrop = 60;
 
 /// What the softmax of one key tile needs besides the scores; written by the producer.
 struct TileScales {
