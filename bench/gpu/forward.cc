@@ -137,6 +137,7 @@ struct Settings {
   std::string json;
   float tau = 0.0f;
   int head_dim = 128;
+  bool half_scores = false;
 };
 
 Call make_call(const Workload& workload, bool causal, const Settings& settings, Buffers* buffers) {
@@ -182,6 +183,9 @@ Call make_call(const Workload& workload, bool causal, const Settings& settings, 
     tensor.output.blocks = blocks;
     tensor.blocks = schedule.schedule.query_blocks;
     tensor.hadamard = rotate ? 1 : 0;
+    if (settings.half_scores && index < 2) {
+      tensor.headroom_exponent = flamia::kHalfAccumulatorHeadroom;
+    }
     tensor.order = static_cast<int32_t>(flamia::TokenOrder::kAccumulator);
     return tensor.output;
   };
@@ -202,7 +206,10 @@ Call make_call(const Workload& workload, bool causal, const Settings& settings, 
   args.tokens = tokens;
   args.heads = kHeads;
   args.heads_per_kv_head = kHeads / workload.kv_heads;
-  args.score_multiplier = flamia::score_multiplier(1.0f / std::sqrt(static_cast<float>(dim)));
+  const float scale = 1.0f / std::sqrt(static_cast<float>(dim));
+  args.half_scores = settings.half_scores ? 1 : 0;
+  args.score_multiplier =
+      settings.half_scores ? flamia::half_score_multiplier(scale) : flamia::score_multiplier(scale);
   args.p_log2 = flamia::kHopperPHat.log2;
   args.tau = settings.tau;
   args.reverse = 1;
@@ -271,6 +278,8 @@ int main(int argc, char** argv) {
       settings.tau = std::strtof(argv[i + 1], nullptr);
     } else if (name == "--head-dim") {
       settings.head_dim = std::atoi(argv[i + 1]);
+    } else if (name == "--scores") {
+      settings.half_scores = std::string(argv[i + 1]) == "f16";
     } else if (name == "--json") {
       settings.json = argv[i + 1];
     } else {

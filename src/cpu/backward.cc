@@ -19,6 +19,7 @@
 #include "cpu/row_output.h"
 #include "numerics/f16.h"
 #include "numerics/online_softmax.h"
+#include "plan/conventions.h"
 
 namespace flamia::cpu {
 namespace {
@@ -115,9 +116,9 @@ BackwardPass::BackwardPass(const Plan& plan, const BackwardTensors& tensors,
       layout_(layout),
       query_tile_(backward_query_tile(plan.conventions)),
       dim_(plan.problem.head_dim),
-      score_base_(score_multiplier(plan.conventions.softmax_scale)),
+      score_base_(score_multiplier_of(plan.conventions)),
       folds_(folds_exponents(plan.conventions)),
-      score_model_(product_model(plan.conventions, score_width(plan.conventions))),
+      score_model_(score_product_model(plan.conventions)),
       value_model_(product_model(plan.conventions, value_width(plan.conventions))),
       gradient_model_(
           product_model(plan.conventions, conventions_.grad_products == GradProducts::kBf16 ||

@@ -12,8 +12,10 @@
 #include "cpu/parallel.h"
 #include "cpu/quantize.h"
 #include "cpu/row_output.h"
+#include "numerics/f16.h"
 #include "numerics/key_fold.h"
 #include "numerics/online_softmax.h"
+#include "plan/conventions.h"
 #include "problem/packed_layout.h"
 #include "schedule/work_list.h"
 
@@ -38,10 +40,11 @@ class ForwardPass {
         layout_(plan.problem, tensors.cu_seqlens_q, tensors.cu_seqlens_k),
         form_(p_form(plan.conventions)),
         folds_(folds_exponents(plan.conventions)),
-        score_base_(score_multiplier(plan.conventions.softmax_scale)),
+        half_arguments_(has_half_arguments(plan.conventions)),
+        score_base_(score_multiplier_of(plan.conventions)),
         p_scale_(plan.conventions.p_scale),
         log2_scale_(static_cast<float>(std::log2(static_cast<double>(p_scale_)))),
-        score_model_(product_model(plan.conventions, score_width(plan.conventions))),
+        score_model_(score_product_model(plan.conventions)),
         value_model_(product_model(plan.conventions, value_width(plan.conventions))) {}
 
   /// Query tiles of all documents and heads, the most expensive ones first.
@@ -91,6 +94,18 @@ class ForwardPass {
   void store(const Item& item, const DocumentSpan& span, int rows, const Rows& state,
              const float* o) const;
 
+  /// The maximum of a row whose arguments are binary16: products as the kernels round them.
+  float next_half_row_max(float m, const float* mult, const float* x, int count) const {
+    float largest = -kFloatInfinity;
+    for (int j = 0; j < count; ++j) {
+      const bool narrow = round_f16(mult[j]) == mult[j] && magnitude(x[j]) < kHalfExactLimit;
+      largest = max_number(largest, narrow ? round_f16(x[j]) : x[j]);
+    }
+    const bool renew = largest - m > conventions_.tau || m == -kFloatInfinity;
+    if (!renew || largest == -kFloatInfinity) return m;
+    return log2_scale_ - half_row_base(largest, log2_scale_);
+  }
+
   const Plan& plan_;
   const Conventions& conventions_;
   const ForwardTensors& tensors_;
@@ -98,6 +113,7 @@ class ForwardPass {
   PackedLayout layout_;
   PForm form_;
   bool folds_;
+  bool half_arguments_;  ///< of the exponentials
   float score_base_;
   float p_scale_;
   float log2_scale_;
@@ -137,7 +153,8 @@ void ForwardPass::softmax(const DocumentMask& mask, const Tile& tile, const Tile
     for (int j = 0; j < count; ++j) x[j] = acc[j] * mult[j];
     mask_row(x, visible, count, -kFloatInfinity);
     const float m_old = rows->m[i];
-    const float m = next_row_max(m_old, row_max(x, count), conventions_.tau);
+    const float m = half_arguments_ ? next_half_row_max(m_old, mult, x, count)
+                                    : next_row_max(m_old, row_max(x, count), conventions_.tau);
     const float alpha = rescale_factor(m_old, m);
     rows->m[i] = m;
     rows->factor[i] = alpha;
@@ -155,9 +172,16 @@ void ForwardPass::softmax(const DocumentMask& mask, const Tile& tile, const Tile
       for (int j = 0; j < count; ++j) p[j] = 0.0f;
       continue;
     }
-    const PRow row{
-        acc,   mult, visible, count, m, log2_scale_, conventions_.exponential, conventions_.row_sum,
-        &folds};
+    const PRow row{acc,
+                   mult,
+                   visible,
+                   count,
+                   m,
+                   log2_scale_,
+                   conventions_.exponential,
+                   conventions_.row_sum,
+                   &folds,
+                   half_arguments_};
     rows->l[i] = fma_f32(rows->l[i], alpha, quantize_p_row(form_, row, x, p));
   }
 }

@@ -4,6 +4,8 @@
 #include "numerics/bf16.h"
 #include "numerics/e2m1.h"
 #include "numerics/e4m3.h"
+#include "numerics/exp2.h"
+#include "numerics/f16.h"
 #include "numerics/key_fold.h"
 #include "numerics/online_softmax.h"
 #include "numerics/p_hat.h"
@@ -58,7 +60,16 @@ float quantize_e4m3(const PRow& row, float* p_hat) {
   float e[kKeyTile];
   biases(row, bias);
   exponentials(row.exponential, row.acc, row.mult, bias, row.count, e);
-  for (int j = 0; j < row.count; ++j) p_hat[j] = round_e4m3(e[j]);
+  if (row.half) {
+    for (int j = 0; j < row.count; ++j) {
+      const bool exact = magnitude(bias[j]) <= kHalfExactLimit;
+      const float offset = exact ? round_f16(bias[j]) : bias[j];
+      const float argument = round_f16(fma_f32(row.acc[j], row.mult[j], offset));
+      p_hat[j] = round_e4m3(round_f16(exp2_exact(argument)));
+    }
+  } else {
+    for (int j = 0; j < row.count; ++j) p_hat[j] = round_e4m3(e[j]);
+  }
   return sum_terms(row, e, p_hat);
 }
 

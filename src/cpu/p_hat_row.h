@@ -31,6 +31,7 @@ struct PRow {
   Exponential exponential;
   RowSum row_sum;
   const KeyFolds* folds;
+  bool half = false;  ///< arguments and exponentials are rounded to binary16 before the cast
 };
 
 /// Writes P-hat (decoded, scaled as the product needs it) and returns the row-sum term of the tile,

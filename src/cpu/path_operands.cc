@@ -1,13 +1,11 @@
 // The table of representations, as one function of the conventions.
 #include "cpu/path_operands.h"
 
+#include "numerics/online_softmax.h"
 #include "numerics/tensor_core.h"
 
 namespace flamia::cpu {
 namespace {
-
-// Codes of at most 14 keep 128 products below the largest binary16 (docs/numerics.md).
-constexpr int kHalfAccumulatorHeadroom = 5;
 
 Scheme all_4bit_scheme(Use use) {
   switch (use) {
@@ -129,6 +127,17 @@ ProductModel product_model(const Conventions& conventions, Narrow narrow) {
   model.min_exponent_a = codes ? (wide_gradient ? kE5m2Min : kE4m3Min) : kFloatMin;
   model.min_exponent_b = codes ? kE4m3Min : kFloatMin;
   return model;
+}
+
+ProductModel score_product_model(const Conventions& conventions) {
+  ProductModel model = product_model(conventions, score_width(conventions));
+  model.half = conventions.score_accumulator == ScoreAccumulator::kF16;
+  return model;
+}
+
+bool has_half_arguments(const Conventions& conventions) {
+  return conventions.score_accumulator == ScoreAccumulator::kF16 &&
+         conventions.accumulate == Accumulate::kHardware && conventions.family == Family::kHopper;
 }
 
 }  // namespace flamia::cpu

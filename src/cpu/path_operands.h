@@ -47,6 +47,11 @@ bool folds_exponents(const Conventions& conventions);
 /// Sums of a product whose operands come from FP8 codes, or wider ones (4-bit with scales, BF16).
 enum class Narrow : uint8_t { kFp8, kFp8Gradient, kWide };
 ProductModel product_model(const Conventions& conventions, Narrow narrow);
+/// The model of Q K^T.
+ProductModel score_product_model(const Conventions& conventions);
+/// Whether arguments of exponentials and exponentials are rounded to binary16: where scores are, on
+/// hardware that forms both in pairs.
+bool has_half_arguments(const Conventions& conventions);
 /// Width class of S = Q K^T and of the other forward and dP products.
 Narrow score_width(const Conventions& conventions);
 Narrow value_width(const Conventions& conventions);

@@ -5,6 +5,8 @@
 #include <Eigen/Core>
 
 #include "base/bits.h"
+#include "numerics/f16.h"
+#include "numerics/tensor_core.h"
 
 namespace flamia::cpu {
 namespace {
@@ -40,10 +42,11 @@ void accumulate_row(const ProductModel& model, const float* a, const int* expone
   int largest[kMaxColumns];
   double up[kMaxColumns];
   double sum[kMaxColumns];
+  const int least = model.half ? kF16MinExponent : -126;
   for (int j = 0; j < n; ++j) {
     // The accumulator is renormalized: its exponent is that of its leading bit.
     const int biased = static_cast<int>((float_bits(c[j]) >> 23) & 0xffu);
-    largest[j] = c[j] == 0.0f ? kNoExponent : larger(biased - 127, -126);
+    largest[j] = c[j] == 0.0f ? kNoExponent : larger(biased - 127, least);
   }
   for (int p = 0; p < count; ++p) {
     const int row_exponent = exponent_a[p];
@@ -59,6 +62,15 @@ void accumulate_row(const ProductModel& model, const float* a, const int* expone
     const double x = a[p];
     const float* row = b + p * stride;
     for (int j = 0; j < n; ++j) sum[j] += __builtin_trunc(x * static_cast<double>(row[j]) * up[j]);
+  }
+  if (model.half) {
+    for (int j = 0; j < n; ++j) {
+      const int unit = largest[j] == kNoExponent ? 0 : largest[j] - model.fraction_bits;
+      c[j] = sum[j] - sum[j] == 0.0  // finite
+                 ? tensor_core_detail::round_to_f16(static_cast<int64_t>(sum[j]), unit)
+                 : static_cast<float>(sum[j]);
+    }
+    return;
   }
   for (int j = 0; j < n; ++j) {
     c[j] = static_cast<float>(truncate_fraction(sum[j] / up[j], model.result_bits));

@@ -12,6 +12,7 @@ struct ProductModel {
   int chunk = 32;
   int fraction_bits = 13;
   int result_bits = 13;
+  bool half = false;        ///< the accumulator is binary16, rounded to nearest after each chunk
   int min_exponent_a = -6;  ///< exponent of the format's subnormals, per operand
   int min_exponent_b = -6;
 };

@@ -12,6 +12,7 @@
 #include "cuda/tensors.h"
 #include "cuda/workspace.h"
 #include "numerics/online_softmax.h"
+#include "plan/conventions.h"
 #include "plan/schedule_kernels.h"
 #include "problem/names.h"
 
@@ -105,9 +106,10 @@ ForwardArgs forward_args(const Plan& plan, const ForwardTensors& tensors, const 
       problem.batch > 0 ? static_cast<int32_t>(problem.query_tokens / problem.batch) : 0;
   args.heads = problem.heads;
   args.heads_per_kv_head = problem.heads / problem.kv_heads;
-  args.score_multiplier = score_multiplier(conventions.softmax_scale);
+  args.score_multiplier = score_multiplier_of(conventions);
   args.p_log2 = static_cast<float>(std::log2(static_cast<double>(conventions.p_scale)));
   args.tau = conventions.tau;
+  args.half_scores = conventions.score_accumulator == ScoreAccumulator::kF16 ? 1 : 0;
   args.reverse = conventions.kv_order == KvOrder::kReverse ? 1 : 0;
   args.sum_of_p = conventions.row_sum == RowSum::kP ? 1 : 0;
   return args;

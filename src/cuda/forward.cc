@@ -28,7 +28,9 @@ Status launch_forward(const ForwardArgs& args, int head_dim, int sms, void* stre
     return {StatusCode::kDeviceError,
             concat(kFunction, ": reset of the work counter: ", cudaGetErrorString(error))};
   }
-  const KernelInfo& kernel = head_dim == 128 ? kForwardMxfp8D128 : kForwardMxfp8D64;
+  const KernelInfo& kernel = args.half_scores != 0
+                                 ? (head_dim == 128 ? kForwardMxfp8HalfD128 : kForwardMxfp8HalfD64)
+                                 : (head_dim == 128 ? kForwardMxfp8D128 : kForwardMxfp8D64);
   const LaunchShape shape{dim3(static_cast<unsigned>(sms)), kernel.shared_bytes, false};
   return launch(kFunction, kernel, shape, &args, stream);
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "numerics/online_softmax.h"
 #include "numerics/p_hat.h"
 #include "plan/support.h"
 #include "problem/names.h"
@@ -156,6 +157,12 @@ uint32_t checksum_of(const Conventions& conventions) {
   uint32_t hash = 0x811c9dc5u;
   for (const unsigned char byte : bytes) hash = (hash ^ byte) * 0x01000193u;
   return hash;
+}
+
+float score_multiplier_of(const Conventions& conventions) {
+  return conventions.score_accumulator == ScoreAccumulator::kF16
+             ? half_score_multiplier(conventions.softmax_scale)
+             : score_multiplier(conventions.softmax_scale);
 }
 
 Options options_of(const Conventions& conventions) {

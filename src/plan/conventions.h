@@ -37,6 +37,9 @@ Conventions resolve(const Problem& problem, const Options& options,
 /// check_conventions().
 Options options_of(const Conventions& conventions);
 
+/// Factor that turns raw scores into exponents of two under these conventions.
+float score_multiplier_of(const Conventions& conventions);
+
 /// FNV-1a of the bytes of the record before its checksum.
 uint32_t checksum_of(const Conventions& conventions);
 

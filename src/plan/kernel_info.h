@@ -132,11 +132,15 @@ struct ForwardArgs {
   float score_multiplier;  ///< softmax scale * log2 e, >= 0
   float p_log2;            ///< c = log2 S
   float tau;
-  int32_t reverse;   ///< 1: key tiles from the last to the first
-  int32_t sum_of_p;  ///< 1: row sums add un-quantized probabilities
+  int32_t reverse;      ///< 1: key tiles from the last to the first
+  int32_t sum_of_p;     ///< 1: row sums add un-quantized probabilities
+  int32_t half_scores;  ///< 1: binary16 accumulators of the scores; codes of q and k at most 14,
+                        ///< score_multiplier has 11 significant bits
 };
 /// Kernels that take a ForwardArgs (src/kernels/hopper/forward.cu). Grid: at most one CTA per SM.
 extern const KernelInfo kForwardMxfp8D128;
 extern const KernelInfo kForwardMxfp8D64;
+extern const KernelInfo kForwardMxfp8HalfD128;
+extern const KernelInfo kForwardMxfp8HalfD64;
 
 }  // namespace flamia

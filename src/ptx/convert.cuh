@@ -21,6 +21,18 @@ FLAMIA_DEVICE uint32_t pack_e4m3x4(float a, float b, float c, float d) {
   return codes;
 }
 
+/// The same of two pairs of binary16 values.
+FLAMIA_DEVICE uint32_t pack_e4m3x4(uint32_t low_pair, uint32_t high_pair) {
+  uint32_t codes;
+  asm("{\n.reg .b16 low, high;\n"
+      "cvt.rn.satfinite.e4m3x2.f16x2 low, %1;\n"
+      "cvt.rn.satfinite.e4m3x2.f16x2 high, %2;\n"
+      "mov.b32 %0, {low, high};\n}\n"
+      : "=r"(codes)
+      : "r"(low_pair), "r"(high_pair));
+  return codes;
+}
+
 /// max(a, |b|) of pairs of BF16 values; NaN is ignored.
 FLAMIA_DEVICE uint32_t max_magnitude_bf16x2(uint32_t a, uint32_t b) {
   uint32_t result;

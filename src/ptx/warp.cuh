@@ -24,10 +24,23 @@ FLAMIA_DEVICE void increase_registers() {
 /// registers.
 FLAMIA_DEVICE uint32_t uniform(uint32_t value) { return __reduce_max_sync(0xffffffffu, value); }
 
+/// Bytes that selectors of four bits name; with their upper bit, eight copies of a byte's sign.
+FLAMIA_DEVICE uint32_t signs_of_bytes(uint32_t x, uint32_t selectors) {
+  uint32_t y;
+  asm("prmt.b32 %0, %1, 0, %2;" : "=r"(y) : "r"(x), "r"(selectors));
+  return y;
+}
+
 /// 2^x within 2 ulp; 0 below -149 and subnormal results flushed, which codes of 8 bits do not see.
 FLAMIA_DEVICE float exp2_approximate(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+/// The same for a pair of binary16 values, within 2^-10.
+FLAMIA_DEVICE uint32_t exp2_approximate_f16x2(uint32_t x) {
+  uint32_t y;
+  asm("ex2.approx.f16x2 %0, %1;" : "=r"(y) : "r"(x));
   return y;
 }
 /// 1 / x within 1 ulp.

@@ -61,6 +61,25 @@ FLAMIA_DEVICE void wgmma_m64n128k32(float (&d)[64], uint32_t a, uint32_t b, bool
       : "r"(a), "r"(b), "r"(static_cast<int>(accumulate)), "n"(wgmma_descriptor_high(kRowBytes)));
 }
 
+/// The same with binary16 accumulators, in pairs: d[i] holds elements 2 i and 2 i + 1.
+template <int kRowBytes>
+FLAMIA_DEVICE void wgmma_m64n128k32_f16(uint32_t (&d)[32], uint32_t a, uint32_t b,
+                                        bool accumulate) {
+  asm volatile(
+      "{\n.reg .pred p;\n.reg .b64 descriptor_a, descriptor_b;\nsetp.ne.b32 p, %34, 0;\n"
+      "mov.b64 descriptor_a, {%32, %35};\nmov.b64 descriptor_b, {%33, %35};\n"
+      "wgmma.mma_async.sync.aligned.m64n128k32.f16.e4m3.e4m3 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+      "}, descriptor_a, descriptor_b, p, 1, 1;\n}\n"
+      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3]), "+r"(d[4]), "+r"(d[5]), "+r"(d[6]),
+        "+r"(d[7]), "+r"(d[8]), "+r"(d[9]), "+r"(d[10]), "+r"(d[11]), "+r"(d[12]), "+r"(d[13]),
+        "+r"(d[14]), "+r"(d[15]), "+r"(d[16]), "+r"(d[17]), "+r"(d[18]), "+r"(d[19]), "+r"(d[20]),
+        "+r"(d[21]), "+r"(d[22]), "+r"(d[23]), "+r"(d[24]), "+r"(d[25]), "+r"(d[26]), "+r"(d[27]),
+        "+r"(d[28]), "+r"(d[29]), "+r"(d[30]), "+r"(d[31])
+      : "r"(a), "r"(b), "r"(static_cast<int>(accumulate)), "n"(wgmma_descriptor_high(kRowBytes)));
+}
+
 /// D[64 x 136] (+)= A[64 x 32] B[136 x 32]^T, A in registers.
 template <int kRowBytesB>
 FLAMIA_DEVICE void wgmma_m64n136k32(float (&d)[68], const uint32_t (&a)[4], uint32_t b,
@@ -85,6 +104,26 @@ FLAMIA_DEVICE void wgmma_m64n136k32(float (&d)[68], const uint32_t (&a)[4], uint
         "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]),
         "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]),
         "+f"(d[63]), "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(static_cast<int>(accumulate)),
+        "n"(wgmma_descriptor_high(kRowBytesB)));
+}
+
+/// D[64 x 64] (+)= A[64 x 32] B[64 x 32]^T, A in registers.
+template <int kRowBytesB>
+FLAMIA_DEVICE void wgmma_m64n64k32(float (&d)[32], const uint32_t (&a)[4], uint32_t b,
+                                   bool accumulate) {
+  asm volatile(
+      "{\n.reg .pred p;\n.reg .b64 descriptor_b;\nsetp.ne.b32 p, %37, 0;\n"
+      "mov.b64 descriptor_b, {%36, %38};\n"
+      "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+      "}, {%32, %33, %34, %35}, descriptor_b, p, 1, 1;\n}\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]),
+        "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]),
+        "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]),
+        "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]),
+        "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b), "r"(static_cast<int>(accumulate)),
         "n"(wgmma_descriptor_high(kRowBytesB)));
 }

@@ -35,6 +35,18 @@ struct ForwardTolerance {
   double o_floor = 0;       ///< magnitudes of O that do not count: added to the norm of each row
 };
 
+/// With binary16 exponentials, which the chip rounds within 2^-10 where the model is exact, one
+/// code of P in 150 is another.
+inline ForwardTolerance widened(ForwardTolerance tolerance) {
+  tolerance.o = std::max(tolerance.o, 2e-2);
+  tolerance.cosine = std::min(tolerance.cosine, 0.9999);
+  tolerance.row = std::max(tolerance.row, 0.1);
+  tolerance.lse = std::max(tolerance.lse, 1.5e-2);
+  tolerance.row_lse = std::max(tolerance.row_lse, 5e-2);
+  tolerance.few = std::max(tolerance.few, 2e-2);
+  return tolerance;
+}
+
 inline const char* kind(double x) {
   if (std::isnan(x)) return "NaN";
   if (std::isinf(x)) return x > 0 ? "inf" : "-inf";
@@ -159,7 +171,8 @@ inline ForwardResult expect_like_cpu(Case& one, const Options& options,
                                      const ForwardTolerance& tolerance = {},
                                      const DeviceLayout& layout = {}) {
   ForwardResult got = device_forward(one, options, layout);
-  expect_agrees(got, cpu_forward(one, options), one.shape(), tolerance);
+  expect_agrees(got, cpu_forward(one, options), one.shape(),
+                half_scores() ? widened(tolerance) : tolerance);
   return got;
 }
 

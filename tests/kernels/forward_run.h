@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -16,6 +18,7 @@
 #include "cuda/quantize.h"
 #include "cuda/schedule.h"
 #include "numerics/online_softmax.h"
+#include "plan/conventions.h"
 #include "tests/kernels/device_buffer.h"
 #include "tests/support/attention_case.h"
 #include "tests/support/call_tensors.h"
@@ -200,11 +203,18 @@ class DeviceOperand {
 
 inline void expect_ok(const Status& status) { EXPECT_TRUE(status.ok()) << status.message(); }
 
+/// FLAMIA_TEST_SCORES=f16 runs the tests of the forward with binary16 accumulators of the scores.
+inline bool half_scores() {
+  const char* scores = std::getenv("FLAMIA_TEST_SCORES");
+  return scores != nullptr && std::strcmp(scores, "f16") == 0;
+}
+
 /// The conventions of a call on the CPU with the numbers of the Hopper kernel.
 inline Options hopper_options(Options options) {
   options.backend = BackendKind::kCpu;
   options.emulate = Family::kHopper;
   options.accumulate = Accumulate::kHardware;
+  if (half_scores()) options.score_accumulator = ScoreAccumulator::kF16;
   return options;
 }
 
@@ -298,6 +308,10 @@ inline ForwardResult device_forward(Case& one, const Options& options,
   quantize.tensors[0] = q.tensor(schedule.schedule.query_blocks, hadamard, false);
   quantize.tensors[1] = k.tensor(schedule.schedule.key_blocks, hadamard, false);
   quantize.tensors[2] = v.tensor(schedule.schedule.key_blocks, false, true);
+  if (conventions.score_accumulator == ScoreAccumulator::kF16) {
+    quantize.tensors[0].headroom_exponent = kHalfAccumulatorHeadroom;
+    quantize.tensors[1].headroom_exponent = kHalfAccumulatorHeadroom;
+  }
   quantize.count = 3;
   expect_ok(cuda::launch_quantize(quantize, dim, stream));
 
@@ -316,9 +330,10 @@ inline ForwardResult device_forward(Case& one, const Options& options,
   args.batch_length = layout.batched ? static_cast<int32_t>(length) : 0;
   args.heads = shape.heads;
   args.heads_per_kv_head = shape.heads / shape.kv_heads;
-  args.score_multiplier = score_multiplier(conventions.softmax_scale);
+  args.score_multiplier = score_multiplier_of(conventions);
   args.p_log2 = std::log2(conventions.p_scale);
   args.tau = conventions.tau;
+  args.half_scores = conventions.score_accumulator == ScoreAccumulator::kF16 ? 1 : 0;
   args.reverse = conventions.kv_order == KvOrder::kReverse ? 1 : 0;
   args.sum_of_p = conventions.row_sum == RowSum::kP ? 1 : 0;
   expect_ok(cuda::launch_forward(args, dim, layout.ctas > 0 ? layout.ctas : sms, stream));

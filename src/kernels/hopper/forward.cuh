@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "kernels/hopper/forward_config.h"
+#include "kernels/hopper/forward_half.cuh"
 #include "kernels/hopper/forward_load.cuh"
 #include "kernels/hopper/forward_math.cuh"
 
@@ -19,29 +20,30 @@ namespace flamia::hopper {
 template <ForwardConfig kConfig>
 FLAMIA_DEVICE void clear_unowned_rows(const ForwardArgs& args, int thread, int threads) {
   const ScheduleCounts& counts = *args.schedule.counts;
-  const int64_t before = counts.query_begin;
-  const int64_t unowned = before + args.tokens - counts.query_end;
+  const int before = counts.query_begin;
+  const int unowned = before + args.tokens - counts.query_end;
   constexpr int kVectors = kConfig.head_dim / 8;
-  const int64_t vectors = unowned * args.heads * kVectors;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * threads + thread; i < vectors;
-       i += static_cast<int64_t>(gridDim.x) * threads) {
-    const int column = static_cast<int>(i % kVectors) * 8;
-    const int64_t head = i / kVectors % args.heads;
-    const int64_t row = i / kVectors / args.heads;
-    const int64_t token = row < before ? row : row - before + counts.query_end;
-    const int64_t batch = args.batch_length > 0 ? token / args.batch_length : 0;
-    const int64_t position = args.batch_length > 0 ? token % args.batch_length : token;
+  // A warp for each row: 32 bits are enough for tokens and for the vectors of one.
+  const int lane = thread % 32;
+  const int warps = threads / 32;
+  for (int row = static_cast<int>(blockIdx.x) * warps + thread / 32; row < unowned;
+       row += static_cast<int>(gridDim.x) * warps) {
+    const int token = row < before ? row : row - before + counts.query_end;
+    const int batch = args.batch_length > 0 ? token / args.batch_length : 0;
+    const int position = args.batch_length > 0 ? token % args.batch_length : token;
     const auto clear = [&](const Bf16Output& output) {
       if (output.data == nullptr) return;
-      *reinterpret_cast<uint4*>(output.data + batch * output.batch_stride +
-                                position * output.token_stride + head * output.head_stride +
-                                column) = uint4{0, 0, 0, 0};
+      uint16_t* data = output.data + batch * output.batch_stride + position * output.token_stride;
+      for (int i = lane; i < args.heads * kVectors; i += 32) {
+        *reinterpret_cast<uint4*>(data + i / kVectors * output.head_stride + i % kVectors * 8) =
+            uint4{0, 0, 0, 0};
+      }
     };
     clear(args.o);
     clear(args.o_residual);
-    if (column == 0) {
-      args.lse.data[batch * args.lse.batch_stride + head * args.lse.head_stride +
-                    position * args.lse.token_stride] = kEmptyLse;
+    float* lse = args.lse.data + batch * args.lse.batch_stride + position * args.lse.token_stride;
+    for (int head = lane; head < args.heads; head += 32) {
+      lse[head * args.lse.head_stride] = kEmptyLse;
     }
   }
 }
@@ -77,7 +79,11 @@ FLAMIA_DEVICE void forward(const ForwardArgs& args) {
     }
   } else {
     ptx::increase_registers<232>();
-    ForwardConsumer<kConfig>(args, shared).run();
+    if constexpr (kConfig.half_scores) {
+      ForwardHalfConsumer<kConfig>(args, shared).run();
+    } else {
+      ForwardConsumer<kConfig>(args, shared).run();
+    }
   }
 }
 

@@ -18,7 +18,8 @@ namespace flamia::hopper {
 
 struct ForwardConfig {
   int head_dim = 128;
-  int stages = 4;  ///< key tiles, and value tiles, in flight
+  int stages = 4;            ///< key tiles, and value tiles, in flight
+  bool half_scores = false;  ///< accumulators of S are binary16
 };
 
 inline constexpr int kConsumerGroups = 2;
@@ -31,6 +32,15 @@ inline constexpr int kSumRows = 8;
 /// V exponents below this count as this: the row sum is kept in units of 2^E.
 inline constexpr int kMinReference = -90;
 
+/// In place of a reference: the tile is masked, or has exponents out of the usual ranges.
+inline constexpr int kUnusualTile = 1 << 21;
+
+/// Scales of a tile in binary16, per key block.
+struct alignas(16) HalfScales {
+  uint16_t multiplier[kBlocksPerTile];  ///< of raw scores
+  uint16_t fold[kBlocksPerTile];
+};
+
 /// What the softmax of one key tile needs besides the scores; written by the producer.
 struct TileScales {
   float multiplier[kBlocksPerTile][kBlocksPerTile];  ///< [row block][key block], of raw scores
@@ -42,9 +52,12 @@ struct TileScales {
   int32_t first_exponent;  ///< of V in the first key block: unit of the constant rows
   int32_t first_key;       ///< of the tile, in the document
   int32_t masked;          ///< bit g: the mask or the document's end cuts the tile for group g
-  int32_t padding[2];
+  int32_t narrow;          ///< bit 4 r + g: the multiplier is exact in binary16
+  int32_t usual_reference[kConsumerGroups];  ///< per group: `reference`, or kUnusualTile
+  int32_t padding[3];
+  HalfScales half[kBlocksPerTile];  ///< per row block
 };
-static_assert(sizeof(TileScales) == 128);
+static_assert(sizeof(TileScales) == 208);
 
 /// One unit of work as the consumers read it.
 struct alignas(16) WorkDescription {
@@ -70,12 +83,19 @@ struct ForwardSharedMap {
   static constexpr int kValue = kKey + kConfig.stages * kKeyBytes;
   /// Rows of O of each consumer warp on their way out; padded, so that stores hit all banks.
   static constexpr int kOutputRowBytes = 2 * kConfig.head_dim + 16;
-  static constexpr int kOutputBytes = 16 * kOutputRowBytes;
+  /// Binary16 scores of a warp wait there too.
+  static constexpr int kOutputBytes =
+      larger(16 * kOutputRowBytes, kConfig.half_scores ? 16 * kKeyTile * 2 : 0);
   static constexpr int kOutput = kValue + kConfig.stages * kValueBytes;
   /// V exponents that the two rows of each consumer thread are folded against, and how far they may
   /// fall.
   static constexpr int kReferences = kOutput + 4 * kConsumerGroups * kOutputBytes;
-  static constexpr int kScales = kReferences + 128 * kConsumerGroups * 16;
+  /// Two tiles' notes for the two rows of each consumer thread, with binary16 scores.
+  static constexpr int kNotes = kReferences + 128 * kConsumerGroups * 16;
+  static constexpr int kNoteBytes = kConfig.half_scores ? 2 * 128 * kConsumerGroups * 16 : 0;
+  /// What the log-sum-exps of two rows are counted from, likewise.
+  static constexpr int kLseBases = kNotes + kNoteBytes;
+  static constexpr int kScales = kLseBases + (kConfig.half_scores ? 128 * kConsumerGroups * 8 : 0);
   static constexpr int kWork =
       round_up(kScales + kScaleSlots * static_cast<int>(sizeof(TileScales)), 16);
   static constexpr int kBarriers = kWork + 2 * static_cast<int>(sizeof(WorkDescription));

@@ -3,6 +3,8 @@
 // Paper: 3.6.2 (dynamic acquisition). Used by: forward.cuh.
 #pragma once
 
+#include <cuda_fp16.h>
+
 #include <cstdint>
 
 #include "kernels/hopper/forward_config.h"
@@ -138,6 +140,8 @@ class ForwardKeyLoader {
     }
   }
 
+  FLAMIA_DEVICE static uint16_t half_bits(float x) { return __half_as_ushort(__float2half_rn(x)); }
+
   FLAMIA_DEVICE void write_scales(int row_exponent, int key_exponent, int value_exponent, int valid,
                                   int first_key, int masked) {
     auto* scales =
@@ -148,11 +152,26 @@ class ForwardKeyLoader {
     const bool keeps =
         lane_ % 4 >= valid || fold_keeps_row_sum(fold_exponent(value_exponent, reference));
     const bool all_keep = __all_sync(0xffffffffu, keeps);
-    if (lane_ < 16) {
-      const int exponent = larger(smaller(row_exponent + key_exponent, 127), -126);
-      // Never zero: masked scores are -inf.
-      scales->multiplier[lane_ / 4][lane_ % 4] =
-          larger(args_.score_multiplier * fold_factor(exponent), fold_factor(kMinFold));
+    const int exponent = larger(smaller(row_exponent + key_exponent, 127), -126);
+    // Never zero: masked scores are -inf.
+    const float multiplier =
+        larger(args_.score_multiplier * fold_factor(exponent), fold_factor(kMinFold));
+    if (lane_ < 16) scales->multiplier[lane_ / 4][lane_ % 4] = multiplier;
+    if constexpr (kConfig.half_scores) {
+      const float half = __half2float(__float2half_rn(multiplier));
+      const uint32_t narrow = __ballot_sync(0xffffffffu, half == multiplier);
+      if (lane_ < 16) {
+        HalfScales* scales16 = scales->half + lane_ / 4;
+        scales16->multiplier[lane_ % 4] = half_bits(multiplier);
+        scales16->fold[lane_ % 4] =
+            half_bits(static_cast<float>(larger(value_exponent - reference, -1024)));
+      }
+      const bool usual = all_keep && !args_.sum_of_p && (narrow & 0xffffu) == 0xffffu;
+      if (lane_ < kConsumerGroups) {
+        scales->usual_reference[lane_] =
+            usual && (masked >> lane_ & 1) == 0 ? reference : kUnusualTile;
+      }
+      if (lane_ == 0) scales->narrow = static_cast<int32_t>(narrow & 0xffffu);
     }
     if (lane_ < 4) {
       scales->fold[lane_] = static_cast<float>(value_exponent - reference);

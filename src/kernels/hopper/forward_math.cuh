@@ -33,6 +33,7 @@ namespace flamia::hopper {
 
 template <ForwardConfig kConfig>
 class ForwardConsumer {
+ protected:
   using Map = ForwardSharedMap<kConfig>;
   static constexpr int kHeadDim = kConfig.head_dim;
   static constexpr int kScores = kKeyTile / 2;               // accumulators of S per thread
@@ -49,17 +50,25 @@ class ForwardConsumer {
         group_(ptx::uniform((threadIdx.x - kFirstConsumer) / 128)) {}
 
   FLAMIA_DEVICE void run() {
+    each_unit(
+        [&](const WorkDescription* description, uint32_t buffer) { attend(description, buffer); });
+  }
+
+ protected:
+  FLAMIA_DEVICE const WorkDescription* description_in(uint32_t buffer) const {
+    return reinterpret_cast<const WorkDescription*>(shared_ + Map::kWork) + buffer;
+  }
+  template <typename Attend>
+  FLAMIA_DEVICE void each_unit(const Attend& attend) const {
     for (uint32_t unit = 0;; ++unit) {
       const uint32_t buffer = unit % 2;
       ptx::mbarrier_wait(base_ + Map::kQueryFull + 8 * buffer, unit / 2 % 2);
-      const auto* description =
-          reinterpret_cast<const WorkDescription*>(shared_ + Map::kWork) + buffer;
+      const WorkDescription* description = description_in(buffer);
       if (!ptx::uniform(static_cast<uint32_t>(description->valid))) break;
       attend(description, buffer);
     }
   }
 
- private:
   struct Row {
     float m;
     float l;       ///< negative while it already counts a tile whose product is not yet added
@@ -421,7 +430,11 @@ class ForwardConsumer {
     const uint32_t count = ptx::uniform(
         static_cast<uint32_t>(description->item.tile_end - description->item.tile_begin));
     if (count > 0) attend_tiles(description, buffer, count, o, rows);
-    store(description, o, rows);
+    const int4 reference = *references(consumer_thread());
+    const float lse_base[2] = {rows[0].m - args_.p_log2 + static_cast<float>(reference.x),
+                               rows[1].m - args_.p_log2 + static_cast<float>(reference.y)};
+    const float sums[2] = {rows[0].l, rows[1].l};
+    store(description, o, lse_base, sums);
     asm volatile("" : "+r"(buffer));  // its address need not live in a register until here
     arrive(base_ + Map::kQueryEmpty + 8 * buffer);
   }
@@ -476,39 +489,34 @@ class ForwardConsumer {
     ++tiles_;
   }
 
-  /// Writes O, its residual and the log-sum-exp of the rows that exist.
+  /// Writes O, its residual and the log-sum-exp, ln 2 (lse_base + log2 sum), of the rows that
+  /// exist.
   FLAMIA_DEVICE void store(const WorkDescription* description, float (&o)[kOutputs],
-                           const Row (&rows)[2]) const {
+                           const float (&lse_base)[2], const float (&sums)[2]) const {
     const int thread = consumer_thread();
     const int first = first_row(thread);
     const RowPlace place(args_, description->item.query_token);
+    const bool empty[2] = {lse_base[0] == -kFloatInfinity, lse_base[1] == -kFloatInfinity};
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const Row& row = rows[half];
-      const bool empty = row.m == -kFloatInfinity;
-      const float inverse = ptx::reciprocal_approximate(row.l);
+      const float inverse = ptx::reciprocal_approximate(sums[half]);
 #pragma unroll
       for (int i = 0; i < kOutputs; i += 4) {
         o[i + 2 * half] *= inverse;
         o[i + 2 * half + 1] *= inverse;
       }
-      if (__any_sync(kWholeWarp, empty)) {  // nothing was added, unless zeros times NaN
-#pragma unroll
-        for (int i = 0; i < kOutputs; i += 4) {
-          o[i + 2 * half] = empty ? 0.0f : o[i + 2 * half];
-          o[i + 2 * half + 1] = empty ? 0.0f : o[i + 2 * half + 1];
-        }
-      }
       if (thread % 4 == 0 && first + 8 * half < description->item.rows) {
-        const int4 reference = *references(thread);
-        const float lse =
-            kLn2 * (row.m + static_cast<float>(half == 0 ? reference.x : reference.y) +
-                    ptx::log2_approximate(row.l) - args_.p_log2);
+        const float lse = kLn2 * (lse_base[half] + ptx::log2_approximate(sums[half]));
         args_.lse
             .data[place.batch * args_.lse.batch_stride + description->head * args_.lse.head_stride +
                   (place.position + first + 8 * half) * args_.lse.token_stride] =
-            empty ? kEmptyLse : lse;
+            empty[half] ? kEmptyLse : lse;
       }
+    }
+    if (__builtin_expect(__any_sync(kWholeWarp, empty[0] || empty[1]), 0)) {
+      asm volatile("");  // a branch, for what is rare: nothing was added, unless zeros times NaN
+#pragma unroll
+      for (int i = 0; i < kOutputs; ++i) o[i] = empty[i / 2 % 2] ? 0.0f : o[i];
     }
     uint32_t main[kOutputs / 2];
 #pragma unroll
@@ -521,6 +529,28 @@ class ForwardConsumer {
                                  o[2 * i + 1] - bits_float(main[i] & 0xffff0000u));
     }
     store_rows(description, args_.o_residual, main, thread);
+  }
+
+  /// A unit of work without keys.
+  FLAMIA_DEVICE void store_empty(const WorkDescription* description) const {
+    const int thread = consumer_thread();
+    const RowPlace place(args_, description->item.query_token);
+    const int row = static_cast<int>(group_) * kGroupRows + thread % 128 / 2;
+    if (row >= description->item.rows) return;
+    if (thread % 2 == 0) {
+      args_.lse
+          .data[place.batch * args_.lse.batch_stride + description->head * args_.lse.head_stride +
+                (place.position + row) * args_.lse.token_stride] = kEmptyLse;
+    }
+    for (const Bf16Output* output : {&args_.o, &args_.o_residual}) {
+      if (output->data == nullptr) continue;
+      uint16_t* data = output->data + place.batch * output->batch_stride +
+                       (place.position + row) * output->token_stride +
+                       description->head * output->head_stride + thread % 2 * (kHeadDim / 2);
+      for (int i = 0; i < kHeadDim / 2; i += 8) {
+        *reinterpret_cast<uint4*>(data + i) = uint4{0, 0, 0, 0};
+      }
+    }
   }
 
   /// Where a token's rows are.
@@ -559,14 +589,18 @@ class ForwardConsumer {
     const RowPlace place(args_, description->item.query_token);
     uint16_t* destination = output.data + place.batch * output.batch_stride +
                             place.position * output.token_stride +
-                            description->head * output.head_stride + column * 8;
+                            description->head * output.head_stride + column * 8 +
+                            (warp * 16 + lane / kVectors) * output.token_stride;
+    const int64_t step = kRowsAtOnce * output.token_stride;
+    const int left = description->item.rows - warp * 16 - lane / kVectors;
+    source += lane / kVectors * Map::kOutputRowBytes;
 #pragma unroll
     for (int r = 0; r < 16; r += kRowsAtOnce) {
-      const int row = r + lane / kVectors;
-      if (warp * 16 + row < description->item.rows) {
-        *reinterpret_cast<uint4*>(destination + (warp * 16 + row) * output.token_stride) =
-            *reinterpret_cast<const uint4*>(source + row * Map::kOutputRowBytes);
+      if (r < left) {
+        *reinterpret_cast<uint4*>(destination) =
+            *reinterpret_cast<const uint4*>(source + r * Map::kOutputRowBytes);
       }
+      destination += step;
     }
   }
 
