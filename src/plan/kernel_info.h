@@ -98,6 +98,31 @@ extern const KernelInfo kQuantizeD64;
 extern const KernelInfo kQuantizeFormsD128;
 extern const KernelInfo kQuantizeFormsD64;
 
+/// Bytes of [tokens, heads, head_dim] or, with batch_length > 0, [batch, length, heads, head_dim];
+/// without channels for exponents. Strides count bytes.
+struct ByteOutput {
+  uint8_t* data;
+  int64_t batch_stride;
+  int64_t token_stride;
+  int64_t head_stride;
+  int32_t batch_length;
+};
+
+/// Quantized blocks in the order of the tensor.
+struct UnpackArgs {
+  QuantizedOperand operand;       ///< row-major codes
+  const TokenBlockRange* blocks;  ///< [operand.blocks]
+  const ScheduleCounts* counts;   ///< rows outside [query_begin, query_end) get no codes
+  ByteOutput codes;
+  ByteOutput exponents;
+  int32_t tokens;
+  int32_t heads;
+  int32_t head_dim;
+  int32_t per_token;  ///< 1: an exponent for every token
+};
+/// Takes an UnpackArgs (src/kernels/shared/unpack.cu). Grid: x blocks, y heads; any sizes do.
+extern const KernelInfo kUnpackBlocks;
+
 /// A BF16 result [tokens, heads, head_dim], strides as in Bf16Tensor.
 struct Bf16Output {
   uint16_t* data;  ///< null: not wanted
@@ -134,6 +159,8 @@ struct ForwardArgs {
   float tau;
   int32_t reverse;   ///< 1: key tiles from the last to the first
   int32_t sum_of_p;  ///< 1: row sums add un-quantized probabilities
+  int32_t
+      alternating;  ///< 1: CTAs have their shares of the work from the start; next_work is unused
 };
 /// Kernels that take a ForwardArgs (src/kernels/hopper/forward.cu). Grid: at most one CTA per SM.
 extern const KernelInfo kForwardMxfp8D128;

@@ -155,6 +155,8 @@ TEST_F(HopperRefusals, ExplainNamesDeviceKernelsAndMemory) {
   EXPECT_NE(line_of(text, "kernels").find("quantize"), std::string::npos);
   EXPECT_EQ(line_of(text, "workspace_forward_bytes"), std::to_string(call_.workspace.bytes));
   EXPECT_NE(line_of(text, "backward_refused"), "-");
+  EXPECT_EQ(line_of(text, "saved_lse_bytes"), std::to_string(47 * 4 * 4));
+  EXPECT_EQ(line_of(text, "saved_o_residual_bytes"), std::to_string(47 * 4 * 64 * 2));
 }
 
 }  // namespace

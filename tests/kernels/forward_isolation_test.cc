@@ -156,6 +156,19 @@ TEST(ForwardIsolation, SameBitsEveryTime) {
   keep_bits(first);
 }
 
+/// Shares that are dealt from the start, on grids that divide the work and that do not.
+TEST(ForwardIsolation, AlternatingSharesGiveTheSameBits) {
+  Case one({{300, 20, 0, 140, 1}, {}, 3, 1, 64, 3}, 36);  // seven query tiles, 21 units
+  const ForwardResult wanted = device_forward(one, causal());
+  for (const int ctas : {1, 2, 7, 20, 21, 40}) {
+    SCOPED_TRACE(ctas);
+    DeviceLayout layout;
+    layout.alternating = true;
+    layout.ctas = ctas;
+    expect_same_bits(device_forward(one, causal(), layout), wanted);
+  }
+}
+
 /// NaN and infinities inside the document: whoever sees them gets what the CPU backend gives.
 TEST(ForwardIsolation, NotANumberInside) {
   const float inf = std::numeric_limits<float>::infinity();

@@ -36,6 +36,7 @@ struct DeviceLayout {
   int64_t batch_pad = 0;     ///< after each document, with batched
   bool batched = false;      ///< all documents have one length and are given as a batch
   bool residual = true;      ///< whether it is asked for
+  bool alternating = false;  ///< shares of the work are dealt from the start
   int lse_token_stride = 1;  ///< elements
   int lse_pad = 0;           ///< after each head's tokens
   int ctas = 0;              ///< of the grid; 0: one for each multiprocessor
@@ -321,6 +322,7 @@ inline ForwardResult device_forward(Case& one, const Options& options,
   args.tau = conventions.tau;
   args.reverse = conventions.kv_order == KvOrder::kReverse ? 1 : 0;
   args.sum_of_p = conventions.row_sum == RowSum::kP ? 1 : 0;
+  args.alternating = layout.alternating ? 1 : 0;
   expect_ok(cuda::launch_forward(args, dim, layout.ctas > 0 ? layout.ctas : sms, stream));
   if (layout.replays > 0) replay(stream, layout.replays);
   const cudaError_t error = cudaDeviceSynchronize();
