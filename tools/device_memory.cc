@@ -2,6 +2,8 @@
 
 #include "tools/device_memory.h"
 
+#include <fstream>
+
 #include "base/message.h"
 #include "problem/footprint.h"
 
@@ -69,6 +71,32 @@ Status DeviceCopies::fetch() {
   return status;
 }
 
+Status DeviceCopies::poison_outputs() {
+  for (const std::unique_ptr<Copy>& copy : copies_) {
+    if (copy->host == nullptr) continue;
+    Status status = result("fill of the device", cudaMemset(copy->device, 0xff, copy->bytes));
+    if (!status.ok()) return status;
+  }
+  return Status();
+}
+
+Status identify_device(DeviceIdentity* identity) {
+  int device = 0;
+  int version = 0;
+  cudaDeviceProp properties{};
+  Status status = result("current GPU", cudaGetDevice(&device));
+  if (status.ok()) {
+    status = result("properties of a GPU", cudaGetDeviceProperties(&properties, device));
+  }
+  if (status.ok()) status = result("version of CUDA", cudaRuntimeGetVersion(&version));
+  if (!status.ok()) return status;
+  identity->chip = properties.name;
+  identity->cuda = concat(version / 1000, ".", version % 1000 / 10);
+  std::ifstream module("/sys/module/nvidia/version");
+  std::getline(module, identity->driver);
+  return status;
+}
+
 DeviceTimer::DeviceTimer() {
   for (void*& event : events_) {
     cudaEvent_t created = nullptr;
@@ -113,6 +141,8 @@ struct DeviceCopies::Copy {};
 Status DeviceCopies::allocate(size_t, void**) { return no_device_code(); }
 Status DeviceCopies::copy(TensorView*, bool) { return no_device_code(); }
 Status DeviceCopies::fetch() { return no_device_code(); }
+Status DeviceCopies::poison_outputs() { return no_device_code(); }
+Status identify_device(DeviceIdentity*) { return no_device_code(); }
 DeviceTimer::DeviceTimer() = default;
 DeviceTimer::~DeviceTimer() = default;
 Status DeviceTimer::start() { return no_device_code(); }
