@@ -337,6 +337,7 @@ def main():
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "commit": arguments.commit, "command": " ".join(["bench/gpu/peers.py", *sys.argv[1:]]),
         "torch": torch.__version__, "cudnn": torch.backends.cudnn.version(),
+        "cudnn_frontend": getattr(sys.modules.get("cudnn"), "__version__", None),
         "not_installed": missing, "rows": rows}
     if arguments.json:
         pathlib.Path(arguments.json).write_text(json.dumps(result, indent=1) + "\n")
