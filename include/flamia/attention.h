@@ -96,9 +96,9 @@ std::vector<Representation> representations(Path path, Role role);
 /// Codes and scales of one tensor, as the attention passes compute them.
 /// input: [T, H, D] BF16 packed with cu_seqlens, or [B, L, H, D]. options: path, hadamard, safety,
 /// emulate, score_accumulator. workspace and stream: as in attention_forward(); the CPU backend
-/// needs neither. GPU backends have the E4M3 representations. Every backend gives the same bytes in
-/// the same order. Errors: kInvalidArgument; kUnsupported for Path::kBf16, and on a GPU for
-/// representations with block scales.
+/// needs neither. GPU backends have the representations in E4M3, and those in NVFP4 along head
+/// channels, of paths that they run. Every backend gives the same bytes in the same order.
+/// Errors: kInvalidArgument; kUnsupported for Path::kBf16 and for what a GPU backend has not.
 Status quantize(const TensorView& input, const TensorView& cu_seqlens, Role role,
                 ContractionAxis axis, const Options& options, const QuantizedTensors& output,
                 Workspace workspace = {}, void* stream = nullptr);

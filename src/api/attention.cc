@@ -194,10 +194,14 @@ Status prepare_quantize(const char* function, const QuantizeArguments& arguments
                        "bf16 operands are not quantized");
   }
   const OperandFormat computed = computed_format(options, role, axis);
-  if (call->plan.backend != BackendKind::kCpu && computed != OperandFormat::kE4m3) {
-    return unsupported(function, "role and axis",
-                       concat("have format e4m3 on backend ", name(call->plan.backend)),
-                       operand_format_name(computed), "the cpu backend gives these bytes");
+  const bool along_channels = axis == ContractionAxis::kHeadDim;
+  const bool on_device =
+      computed == OperandFormat::kE4m3 || (computed == OperandFormat::kNvfp4 && along_channels);
+  if (call->plan.backend != BackendKind::kCpu && !on_device) {
+    return unsupported(
+        function, "role and axis",
+        concat("have format e4m3, or nvfp4 along head_dim, on backend ", name(call->plan.backend)),
+        operand_format_name(computed), "the cpu backend gives these bytes");
   }
   return {};
 }

@@ -1,4 +1,4 @@
-// The launches of quantize(): layout, quantizer, order of the tensor.
+// The launches of quantize(): layout, quantizer, order of the tensor; NVFP4 codes in one kernel.
 #include "cuda/quantize_tensor.h"
 
 #include <cstdint>
@@ -22,17 +22,30 @@ constexpr const char* kFunction = "quantize";
 constexpr int64_t kMaxGridX = INT32_MAX;
 constexpr int32_t kMaxGridY = 65535;
 
-/// Rotation of an E4M3 operand. Both products of a path that shares them read the rotated codes;
-/// the gradient products of path nvfp4 have copies of their own.
-bool is_rotated(const Conventions& conventions, Role role) {
-  const bool rotates = role == Role::kQ || role == Role::kK;
-  return rotates && conventions.path == Path::kMxfp8 && conventions.hadamard == Hadamard::kOn;
+/// Whether the codes enter scores.
+bool is_score(const QuantizeInput& what) {
+  const bool query_or_key = what.role == Role::kQ || what.role == Role::kK;
+  return query_or_key && what.axis == ContractionAxis::kHeadDim;
+}
+
+/// Scores are rotated. A path with one payload for both axes reads the rotated codes in both; the
+/// others have copies for the gradients.
+bool is_rotated(const Conventions& conventions, const QuantizeInput& what) {
+  const bool shared = conventions.path == Path::kMxfp8;
+  const bool query_or_key = what.role == Role::kQ || what.role == Role::kK;
+  return (is_score(what) || (shared && query_or_key)) && conventions.hadamard == Hadamard::kOn;
+}
+
+bool is_nvfp4(const Conventions& conventions, const QuantizeInput& what) {
+  return is_score(what) && conventions.path != Path::kMxfp8;
 }
 
 struct Call {
   ScheduleArgs schedule{};
+  bool nvfp4 = false;
   QuantizeArgs quantize{};
   UnpackArgs unpack{};
+  QuantizeRowsArgs rows{};
 };
 
 Call make_call(const Plan& plan, const QuantizeInput& what, const QuantizedTensors& output,
@@ -55,7 +68,7 @@ Call make_call(const Plan& plan, const QuantizeInput& what, const QuantizedTenso
   tensor.output = {at<uint8_t>(workspace, map.codes), nullptr, at<int8_t>(workspace, map.exponents),
                    token_block_capacity(problem.query_tokens, problem.documents)};
   tensor.blocks = call.schedule.schedule.query_blocks;
-  tensor.hadamard = is_rotated(plan.conventions, what.role) ? 1 : 0;
+  tensor.hadamard = is_rotated(plan.conventions, what) ? 1 : 0;
   tensor.per_token = plan.conventions.safety == Safety::kExact ? 1 : 0;
   tensor.form = QuantizeForm::kE4m3;
 
@@ -68,16 +81,37 @@ Call make_call(const Plan& plan, const QuantizeInput& what, const QuantizedTenso
   call.unpack.heads = problem.heads;
   call.unpack.head_dim = problem.head_dim;
   call.unpack.per_token = tensor.per_token;
+
+  call.nvfp4 = is_nvfp4(plan.conventions, what);
+  if (!call.nvfp4) return call;
+  call.rows.input = tensor.input;
+  call.rows.counts = call.unpack.counts;
+  call.rows.codes = call.unpack.codes;
+  call.rows.scales = byte_output(output.scales, true);
+  call.rows.exponents = call.unpack.exponents;
+  call.rows.tokens = call.unpack.tokens;
+  call.rows.heads = problem.heads;
+  call.rows.head_dim = problem.head_dim;
+  call.rows.hadamard = tensor.hadamard;
   return call;
+}
+
+/// x: as many CTAs as there are items, y: heads.
+LaunchShape item_shape(int64_t items, int32_t heads, const KernelInfo& kernel) {
+  return {dim3(static_cast<unsigned>(smaller(items, kMaxGridX)),
+               static_cast<unsigned>(smaller(heads, kMaxGridY))),
+          kernel.shared_bytes, false};
 }
 
 Status enqueue(const Call& call, int head_dim, void* stream) {
   if (Status status = build_schedule(call.schedule, stream); !status.ok()) return status;
+  if (call.nvfp4) {
+    const LaunchShape shape = item_shape(call.rows.tokens, call.rows.heads, kQuantizeRows);
+    return launch("rows", kQuantizeRows, shape, &call.rows, stream);
+  }
   if (Status status = launch_quantize(call.quantize, head_dim, stream); !status.ok()) return status;
   const UnpackArgs& unpack = call.unpack;
-  const LaunchShape shape{dim3(static_cast<unsigned>(smaller(unpack.operand.blocks, kMaxGridX)),
-                               static_cast<unsigned>(smaller(unpack.heads, kMaxGridY))),
-                          kUnpackBlocks.shared_bytes, false};
+  const LaunchShape shape = item_shape(unpack.operand.blocks, unpack.heads, kUnpackBlocks);
   return launch("unpack", kUnpackBlocks, shape, &unpack, stream);
 }
 
@@ -99,7 +133,8 @@ Status quantize_tensor(const Plan& plan, const QuantizeInput& what, const Quanti
   const NamedView all[] = {{"input", &what.input},
                            {"cu_seqlens", &what.cu_seqlens},
                            {"codes", &output.codes},
-                           {"exp", &output.exp}};
+                           {"exp", &output.exp},
+                           {"scales", &output.scales}};
   if (Status status = check_memory(kFunction, all, workspace, device); !status.ok()) return status;
   if (plan.problem.query_tokens == 0) return {};  // nothing to write
   const Status status =

@@ -9,7 +9,7 @@
 
 namespace flamia::cuda {
 
-/// What is quantized; its format is E4M3.
+/// What is quantized; its format is E4M3, or NVFP4 along head channels.
 struct QuantizeInput {
   const TensorView& input;
   const TensorView& cu_seqlens;

@@ -15,7 +15,7 @@ constexpr uintptr_t kRowBytes = 16;
 
 void check_rows_of(const char* name, const TensorView& view, Refusals* refusals) {
   if (view.data == nullptr || is_empty(view)) return;
-  const uintptr_t past = reinterpret_cast<uintptr_t>(view.data) % kRowBytes;
+  const auto past = static_cast<int>(reinterpret_cast<uintptr_t>(view.data) % kRowBytes);
   if (past != 0) {
     refusals->unsupported(concat(name, ".data"), "be aligned to 16 bytes for backend hopper",
                           concat("an address ", past, " past a multiple"));

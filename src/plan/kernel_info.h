@@ -123,6 +123,22 @@ struct UnpackArgs {
 /// Takes an UnpackArgs (src/kernels/shared/unpack.cu). Grid: x blocks, y heads; any sizes do.
 extern const KernelInfo kUnpackBlocks;
 
+/// NVFP4 codes, block scales and exponents of tokens, in the order of the tensor.
+struct QuantizeRowsArgs {
+  Bf16Tensor input;
+  const ScheduleCounts* counts;  ///< as in UnpackArgs
+  ByteOutput codes;
+  ByteOutput scales;
+  ByteOutput exponents;
+  int32_t tokens;
+  int32_t heads;
+  int32_t head_dim;
+  int32_t hadamard;  ///< 1: rotate the head channels first
+};
+/// Takes a QuantizeRowsArgs (src/kernels/shared/quantize_rows.cu). Grid: x tokens, y heads; any
+/// sizes do.
+extern const KernelInfo kQuantizeRows;
+
 /// A BF16 result [tokens, heads, head_dim], strides as in Bf16Tensor.
 struct Bf16Output {
   uint16_t* data;  ///< null: not wanted

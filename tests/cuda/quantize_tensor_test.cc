@@ -23,6 +23,7 @@ using test::DeviceBuffer;
 struct Bytes {
   std::vector<uint8_t> codes;
   std::vector<int8_t> exp;
+  std::vector<uint8_t> scales;  ///< of NVFP4 along head channels
 
   bool operator==(const Bytes&) const = default;
 };
@@ -36,10 +37,10 @@ class QuantizeBoth {
 
   Bytes on_cpu(Role role, ContractionAxis axis, Options options) {
     options.backend = BackendKind::kCpu;
-    Bytes result = blank();
+    Bytes result = blank(options.path != Path::kMxfp8 && axis == ContractionAxis::kHeadDim);
     const QuantizedTensors views{dense_view(result.codes.data(), DType::kU8, codes_shape()),
                                  dense_view(result.exp.data(), DType::kI8, exp_shape()),
-                                 {}};
+                                 scales_view(&result, result.scales.data())};
     EXPECT_EQ(quantize(input(host_->q_data.data()), lengths(host_->cu_q.data()), role, axis,
                        options, views)
                   .message(),
@@ -49,7 +50,7 @@ class QuantizeBoth {
 
   Bytes on_device(Role role, ContractionAxis axis, Options options, void* stream = nullptr) {
     options.backend = BackendKind::kHopper;
-    const Bytes before = blank();
+    const Bytes before = blank(false);
     DeviceBuffer<uint16_t> values(host_->q_data);
     DeviceBuffer<int32_t> cu(host_->cu_q);
     DeviceBuffer<uint8_t> codes(before.codes);
@@ -67,7 +68,7 @@ class QuantizeBoth {
                        {memory.data(), bytes}, stream)
                   .message(),
               "");
-    return {codes.read(), exp.read()};
+    return {codes.read(), exp.read(), {}};
   }
 
   /// The device's answer to a plan that no forward on it accepts yet.
@@ -77,21 +78,22 @@ class QuantizeBoth {
     plan.problem = problem_;
     EXPECT_EQ(resolve_conventions(problem_, options, &plan.conventions).message(), "");
     plan.backend = BackendKind::kHopper;
-    const Bytes before = blank();
+    const Bytes before = blank(options.path != Path::kMxfp8 && axis == ContractionAxis::kHeadDim);
     DeviceBuffer<uint16_t> values(host_->q_data);
     DeviceBuffer<int32_t> cu(host_->cu_q);
     DeviceBuffer<uint8_t> codes(before.codes);
     DeviceBuffer<int8_t> exp(before.exp);
+    DeviceBuffer<uint8_t> scales(before.scales);
     const QuantizedTensors views{dense_view(codes.data(), DType::kU8, codes_shape()),
                                  dense_view(exp.data(), DType::kI8, exp_shape()),
-                                 {}};
+                                 scales_view(&before, scales.data())};
     const size_t bytes = cuda::quantize_workspace_bytes(plan);
     DeviceBuffer<unsigned char> memory(bytes);
     EXPECT_EQ(cuda::quantize_tensor(plan, {input(values.data()), lengths(cu.data()), role, axis},
                                     views, {memory.data(), bytes}, nullptr)
                   .message(),
               "");
-    return {codes.read(), exp.read()};
+    return {codes.read(), exp.read(), scales.read()};
   }
 
   void expect_equal(const Options& options) {
@@ -125,10 +127,18 @@ class QuantizeBoth {
     if (batch > 0) return {};
     return dense_view(data, DType::kI32, {problem_.documents + 1});
   }
-  Bytes blank() const {
+  TensorView scales_view(const Bytes* bytes, uint8_t* data) const {
+    if (bytes->scales.empty()) return {};
+    std::vector<int64_t> shape = codes_shape();
+    shape.back() /= 16;
+    return dense_view(data, DType::kU8, shape);
+  }
+  Bytes blank(bool with_scales) const {
     const auto tokens = static_cast<size_t>(problem_.query_tokens * problem_.heads);
-    return {std::vector<uint8_t>(tokens * static_cast<size_t>(problem_.head_dim), kUntouched),
-            std::vector<int8_t>(tokens, static_cast<int8_t>(kUntouched))};
+    const auto dim = static_cast<size_t>(problem_.head_dim);
+    return {std::vector<uint8_t>(tokens * dim, kUntouched),
+            std::vector<int8_t>(tokens, static_cast<int8_t>(kUntouched)),
+            std::vector<uint8_t>(with_scales ? tokens * dim / 16 : 0, kUntouched)};
   }
 
   Case* host_;
@@ -171,6 +181,34 @@ TEST(HopperQuantize, OperandsOfTheMixedPath) {
     SCOPED_TRACE(int(role));
     EXPECT_TRUE(both.planned(role, ContractionAxis::kTokens, options) ==
                 both.on_cpu(role, ContractionAxis::kTokens, options));
+  }
+}
+
+/// Scores of the 4-bit paths, on both sides of what a scale can hold.
+TEST(HopperQuantize, Nvfp4AlongHeadChannels) {
+  for (const int dim : {64, 128}) {
+    Case host({{33, 70}, {}, 2, 2, dim, 3}, 10);
+    for (int64_t token = 0; token < 30; ++token) {
+      for (int c = 0; c < dim; ++c) {
+        const int power = c / 16 % 2 == 0 ? static_cast<int>(token) * 8 - 120 : 0;
+        host.q(token, 0, c) = float_to_bf16(std::ldexp(bf16_to_float(host.q(token, 0, c)), power));
+      }
+    }
+    for (int c = 0; c < dim; ++c) host.q(31, 1, c) = 0;
+    host.q(40, 0, 5) = float_to_bf16(std::nanf(""));
+    host.q(41, 0, 5) = float_to_bf16(INFINITY);
+    QuantizeBoth both(&host);
+    for (const Hadamard hadamard : {Hadamard::kOn, Hadamard::kOff}) {
+      SCOPED_TRACE(testing::Message() << "dim " << dim << " hadamard " << int(hadamard));
+      Options options;
+      options.path = Path::kNvfp4;
+      options.hadamard = hadamard;
+      const Bytes got = both.planned(Role::kQ, ContractionAxis::kHeadDim, options);
+      const Bytes wanted = both.on_cpu(Role::kQ, ContractionAxis::kHeadDim, options);
+      EXPECT_EQ(got.codes, wanted.codes);
+      EXPECT_EQ(got.scales, wanted.scales);
+      EXPECT_EQ(got.exp, wanted.exp);
+    }
   }
 }
 

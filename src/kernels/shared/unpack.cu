@@ -5,6 +5,7 @@
 
 #include "base/bits.h"
 #include "base/macros.h"
+#include "kernels/shared/byte_rows.cuh"
 #include "numerics/token_block_scale.h"
 #include "plan/kernel_info.h"
 #include "problem/token_blocks.h"
@@ -14,15 +15,6 @@ namespace {
 
 constexpr int kUnpackThreads = 128;
 
-__device__ uint8_t* row_of(const ByteOutput& output, int token, int head) {
-  int64_t offset = head * output.head_stride;
-  if (output.batch_length > 0) {
-    offset += token / output.batch_length * output.batch_stride;
-    token %= output.batch_length;
-  }
-  return output.data + offset + token * output.token_stride;
-}
-
 __device__ void unpack_block(const UnpackArgs& args, int64_t block, int head) {
   const TokenBlockRange range = args.blocks[block];
   const int64_t index = head * args.operand.blocks + block;
@@ -31,7 +23,7 @@ __device__ void unpack_block(const UnpackArgs& args, int64_t block, int head) {
        i += kUnpackThreads) {
     const int token = i / args.head_dim;
     const int channel = i % args.head_dim;
-    row_of(args.codes, range.token + token, head)[channel] =
+    byte_row(args.codes, range.token + token, head)[channel] =
         payload[row_payload_byte(token, channel, args.head_dim)];
   }
   const int token = static_cast<int>(threadIdx.x);
@@ -39,7 +31,7 @@ __device__ void unpack_block(const UnpackArgs& args, int64_t block, int head) {
     const int8_t exponent = args.per_token != 0
                                 ? args.operand.exponents[index * kTokenBlock + token]
                                 : args.operand.exponents[index];
-    *row_of(args.exponents, range.token + token, head) = static_cast<uint8_t>(exponent);
+    *byte_row(args.exponents, range.token + token, head) = static_cast<uint8_t>(exponent);
   }
 }
 
@@ -47,10 +39,10 @@ __device__ void unpack_block(const UnpackArgs& args, int64_t block, int head) {
 __device__ void clear_row(const UnpackArgs& args, int token, int head) {
   for (int channel = static_cast<int>(threadIdx.x); channel < args.head_dim;
        channel += kUnpackThreads) {
-    row_of(args.codes, token, head)[channel] = 0;
+    byte_row(args.codes, token, head)[channel] = 0;
   }
   if (threadIdx.x == 0) {
-    *row_of(args.exponents, token, head) = static_cast<uint8_t>(kNoScaleExponent);
+    *byte_row(args.exponents, token, head) = static_cast<uint8_t>(kNoScaleExponent);
   }
 }
 
