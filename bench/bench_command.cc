@@ -230,14 +230,15 @@ Status speed_cases(const std::string& word, const SpeedArguments& arguments,
   return status;
 }
 
-std::string speed_command(const std::string& word, const SpeedArguments& arguments) {
+std::string speed_command(const std::string& word, const SpeedArguments& arguments,
+                          BackendKind backend) {
   const bench::SpeedSettings& settings = arguments.settings;
   const Options& options = settings.arguments.options;
   const InputArguments& input = settings.arguments.input;
   std::string command = fmt::format("flamia bench {}", word);
   if (!arguments.workloads.empty()) {
     command += fmt::format(" --workload {}", arguments.workloads);
-  } else if (arguments.documents_given || options.backend == BackendKind::kCpu) {
+  } else if (arguments.documents_given || backend == BackendKind::kCpu) {
     command += fmt::format(" --docs {} --heads {}", input.documents, input.heads);
   }
   command += fmt::format(" --head-dim {} --path {} --backend {}", input.head_dim,
@@ -278,7 +279,7 @@ int run_speed(const std::string& word, const SpeedArguments& arguments) {
   Status status = speed_cases(word, arguments, &cases);
   if (status.ok()) status = chosen_backend(arguments.settings.arguments.options, &backend);
   if (status.ok()) {
-    status = origin_of(backend, speed_command(word, arguments), arguments.commit, &origin);
+    status = origin_of(backend, speed_command(word, arguments, backend), arguments.commit, &origin);
   }
   Outcome outcome;
   for (const bench::SpeedSettings& one : cases) {
