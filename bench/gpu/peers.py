@@ -15,6 +15,7 @@ import argparse
 import datetime
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import time
@@ -169,18 +170,18 @@ class CudnnPacked(Peer):
         lengths = torch.tensor(inputs.lengths, device="cuda", dtype=torch.int32)
         lengths = lengths.view(documents, 1, 1, 1)
 
-        def rows(name, heads):
+        def rows(heads):
             """A tensor of the graph [documents, heads, longest, dim] over packed rows, and the
             element at which each document begins."""
             offsets = (inputs.cu * (heads * dim)).view(documents + 1, 1, 1, 1)
             shape = [documents, heads, inputs.longest, dim]
             stride = [inputs.longest * heads * dim, dim, heads * dim, 1]
-            return shape, stride, graph.tensor_like(offsets, name=f"{name}_offset"), offsets
+            return shape, stride, graph.tensor_like(offsets), offsets
 
         pack = {}
 
         def input_rows(name, tensor):
-            shape, stride, offset, offsets = rows(name, tensor.shape[1])
+            shape, stride, offset, offsets = rows(tensor.shape[1])
             node = graph.tensor(name=name, dim=shape, stride=stride,
                                 data_type=cudnn.data_type.BFLOAT16)
             node.set_ragged_offset(offset)
@@ -190,14 +191,14 @@ class CudnnPacked(Peer):
         q = input_rows("q", inputs.q)
         k = input_rows("k", inputs.k)
         v = input_rows("v", inputs.v)
-        length_q = graph.tensor_like(lengths, name="seq_len_q")
-        length_k = graph.tensor_like(lengths, name="seq_len_kv")
+        length_q = graph.tensor_like(lengths)
+        length_k = graph.tensor_like(lengths)
         pack[length_q] = pack[length_k] = lengths
         o, stats = graph.sdpa(
             name="sdpa", q=q, k=k, v=v, generate_stats=True, attn_scale=dim**-0.5,
             use_causal_mask=inputs.causal, use_padding_mask=True, seq_len_q=length_q,
             seq_len_kv=length_k)
-        shape, stride, offset, offsets = rows("o", HEADS)
+        shape, stride, offset, offsets = rows(HEADS)
         o.set_output(True).set_dim(shape).set_stride(stride)
         o.set_ragged_offset(offset)
         stats.set_output(True).set_data_type(cudnn.data_type.FLOAT)
@@ -285,6 +286,8 @@ def build(inputs, choices, missing):
 
 def commit():
     here = pathlib.Path(__file__).parent
+    if shutil.which("git") is None:
+        return None
     found = subprocess.run(["git", "-C", here, "rev-parse", "HEAD"], capture_output=True, text=True)
     return found.stdout.strip() if found.returncode == 0 else None
 
