@@ -24,6 +24,18 @@ Status result(const char* what, cudaError_t error) {
                 concat(what, ": ", cudaGetErrorString(error)));
 }
 
+/// The first word of the driver's own files that looks like a version.
+std::string driver_version() {
+  for (const char* path : {"/sys/module/nvidia/version", "/proc/driver/nvidia/version"}) {
+    std::ifstream file(path);
+    for (std::string word; file >> word;) {
+      const bool digit = word[0] >= '0' && word[0] <= '9';
+      if (digit && word.find('.') != std::string::npos) return word;
+    }
+  }
+  return {};
+}
+
 size_t dense_bytes(const TensorView& view) {
   int64_t bytes = dtype_bytes(view.dtype);
   for (int32_t i = 0; i < view.rank; ++i) bytes *= view.shape[i];
@@ -92,8 +104,7 @@ Status identify_device(DeviceIdentity* identity) {
   if (!status.ok()) return status;
   identity->chip = properties.name;
   identity->cuda = concat(version / 1000, ".", version % 1000 / 10);
-  std::ifstream module("/sys/module/nvidia/version");
-  std::getline(module, identity->driver);
+  identity->driver = driver_version();
   return status;
 }
 

@@ -293,8 +293,11 @@ def commit():
 
 
 def driver():
-    path = pathlib.Path("/sys/module/nvidia/version")
-    return path.read_text().strip() if path.exists() else None
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    if shutil.which(query[0]) is None:
+        return None
+    found = subprocess.run(query, capture_output=True, text=True)
+    return found.stdout.split()[0] if found.returncode == 0 and found.stdout.strip() else None
 
 
 def main():
