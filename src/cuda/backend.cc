@@ -100,12 +100,12 @@ ForwardArgs forward_args(const Plan& plan, const ForwardTensors& tensors, const 
       problem.batch > 0 ? static_cast<int32_t>(problem.query_tokens / problem.batch) : 0;
   args.heads = problem.heads;
   args.heads_per_kv_head = problem.heads / problem.kv_heads;
+  args.alternating = plan.assignment == Assignment::kAlternating ? 1 : 0;
   args.score_multiplier = score_multiplier(conventions.softmax_scale);
   args.p_log2 = static_cast<float>(std::log2(static_cast<double>(conventions.p_scale)));
   args.tau = conventions.tau;
   args.reverse = conventions.kv_order == KvOrder::kReverse ? 1 : 0;
   args.sum_of_p = conventions.row_sum == RowSum::kP ? 1 : 0;
-  args.alternating = plan.assignment == Assignment::kAlternating ? 1 : 0;
   return args;
 }
 

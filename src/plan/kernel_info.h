@@ -170,13 +170,12 @@ struct ForwardArgs {
   int32_t batch_length;  ///< 0: packed
   int32_t heads;
   int32_t heads_per_kv_head;
+  int32_t alternating;     ///< 1: CTAs have their shares of the work from the start
   float score_multiplier;  ///< softmax scale * log2 e, >= 0
   float p_log2;            ///< c = log2 S
   float tau;
   int32_t reverse;   ///< 1: key tiles from the last to the first
   int32_t sum_of_p;  ///< 1: row sums add un-quantized probabilities
-  int32_t
-      alternating;  ///< 1: CTAs have their shares of the work from the start; next_work is unused
 };
 /// Kernels that take a ForwardArgs (src/kernels/hopper/forward.cu). Grid: at most one CTA per SM.
 extern const KernelInfo kForwardMxfp8D128;

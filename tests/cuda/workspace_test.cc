@@ -58,6 +58,14 @@ TEST(ForwardWorkspace, HoldsTheBlocksOfAnyLengths) {
   EXPECT_EQ(map.schedule_scratch.bytes, schedule_scratch_bytes(1000, 500, 40));
 }
 
+TEST(ForwardWorkspace, CountsInMoreThan32Bits) {
+  Problem problem = problem_of(INT32_MAX, INT32_MAX, 1);
+  problem.heads = problem.kv_heads = 8;
+  const ForwardWorkspace map = forward_workspace(problem);
+  EXPECT_GT(map.bytes, size_t{3} * 8 * INT32_MAX * 128);
+  EXPECT_LT(map.bytes, size_t{3} * 8 * INT32_MAX * 130);
+}
+
 /// What a training call of 131072 tokens takes beside q, k, v and O.
 TEST(ForwardWorkspace, OfALongRowIsSmall) {
   Plan plan;
@@ -80,14 +88,6 @@ TEST(QuantizeWorkspace, HoldsOneTensor) {
   EXPECT_EQ(map.exponents.bytes, 6 * blocks * 32);
   EXPECT_EQ(map.blocks.bytes, blocks * 8);
   EXPECT_GE(map.bytes, map.exponents.offset + map.exponents.bytes);
-}
-
-TEST(ForwardWorkspace, CountsInMoreThan32Bits) {
-  Problem problem = problem_of(INT32_MAX, INT32_MAX, 1);
-  problem.heads = problem.kv_heads = 8;
-  const ForwardWorkspace map = forward_workspace(problem);
-  EXPECT_GT(map.bytes, size_t{3} * 8 * INT32_MAX * 128);
-  EXPECT_LT(map.bytes, size_t{3} * 8 * INT32_MAX * 130);
 }
 
 }  // namespace

@@ -317,12 +317,12 @@ inline ForwardResult device_forward(Case& one, const Options& options,
   args.batch_length = layout.batched ? static_cast<int32_t>(length) : 0;
   args.heads = shape.heads;
   args.heads_per_kv_head = shape.heads / shape.kv_heads;
+  args.alternating = layout.alternating ? 1 : 0;
   args.score_multiplier = score_multiplier(conventions.softmax_scale);
   args.p_log2 = std::log2(conventions.p_scale);
   args.tau = conventions.tau;
   args.reverse = conventions.kv_order == KvOrder::kReverse ? 1 : 0;
   args.sum_of_p = conventions.row_sum == RowSum::kP ? 1 : 0;
-  args.alternating = layout.alternating ? 1 : 0;
   expect_ok(cuda::launch_forward(args, dim, layout.ctas > 0 ? layout.ctas : sms, stream));
   if (layout.replays > 0) replay(stream, layout.replays);
   const cudaError_t error = cudaDeviceSynchronize();
