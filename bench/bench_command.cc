@@ -246,6 +246,12 @@ std::string speed_command(const std::string& word, const SpeedArguments& argumen
   if (arguments.workloads.empty() || arguments.mask_given) {
     command += " --mask " + mask_text(options.mask);
   }
+  if (options.safety != Safety::kDefault) {
+    command += fmt::format(" --safety {}", name(options.safety));
+  }
+  if (options.exponential != Exponential::kExact) {
+    command += fmt::format(" --exp {}", name(options.exponential));
+  }
   if (options.tau) command += fmt::format(" --tau {}", *options.tau);
   if (options.assignment != Assignment::kDynamic) {
     command += fmt::format(" --assignment {}", name(options.assignment));

@@ -39,7 +39,8 @@ OURS = {
     "quantize+forward": _native.PART_QUANTIZE | _native.PART_ATTEND,
     "call": _native.PART_ALL,
 }
-LEAST_COSINE = {"flamia": 0.99, "peer": 0.9999}
+LEAST_COSINE = {"bf16": 0.9999, "mxfp8": 0.99, "nvfp4": 0.96}
+CHOICES = ("path", "safety", "exponential", "assignment")
 
 
 class Inputs:
@@ -81,9 +82,9 @@ class Inputs:
 class Flamia:
     """Ours, part by part."""
 
-    name, kind = "flamia_mxfp8", "flamia"
-
     def __init__(self, inputs, choices):
+        self.path = choices["path"]
+        self.name = f"flamia_{self.path}"
         self.o = torch.empty_like(inputs.q)
         self.lse = torch.empty(HEADS, inputs.tokens, device="cuda", dtype=torch.float32)
         tensors = {"q": inputs.q, "k": inputs.k, "v": inputs.v, "cu_seqlens": inputs.cu,
@@ -106,7 +107,7 @@ class Flamia:
 class Peer:
     """One pass, `forward`, which returns O [tokens, heads, dim]."""
 
-    kind = "peer"
+    path = "bf16"
 
     def passes(self):
         yield "forward", self.run
@@ -245,7 +246,7 @@ def check(implementation, inputs, exact):
     for rows, head, wanted in exact:
         got = out[rows, head].double()
         cosine = float((got * wanted).sum() / (got.norm() * wanted.norm()))
-        if not cosine >= LEAST_COSINE[implementation.kind]:
+        if not cosine >= LEAST_COSINE[implementation.path]:
             raise ArithmeticError(f"{implementation.name}: cosine {cosine} at rows {rows}")
 
 
@@ -308,7 +309,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--head-dim", type=int, default=128)
     parser.add_argument("--tau", type=float)
-    parser.add_argument("--assignment", choices=_native.CHOICES["assignment"])
+    parser.add_argument("--path", choices=list(LEAST_COSINE), default="mxfp8", help="of ours")
+    for name in CHOICES[1:]:
+        parser.add_argument(f"--{name}", choices=_native.CHOICES[name], help="of ours")
     parser.add_argument("--commit", default=commit(), help="to name in the file")
     parser.add_argument("--json")
     arguments = parser.parse_args()
@@ -318,7 +321,7 @@ def main():
         parser.error(f"--only must list {', '.join(WORKLOADS)}; got {', '.join(unknown)}")
     if not torch.cuda.is_available():
         parser.error("a GPU must be there; got none")
-    choices = {key: value for key in ("tau", "assignment")
+    choices = {key: value for key in ("tau", *CHOICES)
                if (value := getattr(arguments, key)) is not None}
     rows, missing = [], {}
     for mask in arguments.masks.split(","):
