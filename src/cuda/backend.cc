@@ -8,6 +8,7 @@
 #include "cuda/device.h"
 #include "cuda/forward.h"
 #include "cuda/quantize.h"
+#include "cuda/quantize_tensor.h"
 #include "cuda/schedule.h"
 #include "cuda/tensors.h"
 #include "cuda/workspace.h"
@@ -20,12 +21,6 @@ namespace flamia::cuda {
 namespace {
 
 constexpr const char* kFunction = "attention_forward";
-
-/// The typed start of an extent.
-template <typename T>
-T* at(Workspace workspace, const Extent& extent) {
-  return reinterpret_cast<T*>(static_cast<unsigned char*>(workspace.data) + extent.offset);
-}
 
 ScheduleArgs schedule_args(const Plan& plan, const ForwardTensors& tensors, Workspace workspace,
                            const ForwardWorkspace& map) {
@@ -105,6 +100,7 @@ ForwardArgs forward_args(const Plan& plan, const ForwardTensors& tensors, const 
       problem.batch > 0 ? static_cast<int32_t>(problem.query_tokens / problem.batch) : 0;
   args.heads = problem.heads;
   args.heads_per_kv_head = problem.heads / problem.kv_heads;
+  args.alternating = plan.assignment == Assignment::kAlternating ? 1 : 0;
   args.score_multiplier = score_multiplier(conventions.softmax_scale);
   args.p_log2 = static_cast<float>(std::log2(static_cast<double>(conventions.p_scale)));
   args.tau = conventions.tau;
@@ -119,11 +115,16 @@ Status enqueue(const Plan& plan, const ForwardTensors& tensors, Workspace worksp
   const ForwardWorkspace map = forward_workspace(plan.problem);
   const ScheduleArgs schedule = schedule_args(plan, tensors, workspace, map);
   const Operands operands = operands_of(plan.problem, workspace, map);
-  if (Status status = build_schedule(schedule, stream); !status.ok()) return status;
-  const QuantizeArgs quantizers = quantize_args(plan, tensors, schedule.schedule, operands);
-  if (Status status = launch_quantize(quantizers, plan.problem.head_dim, stream); !status.ok()) {
-    return status;
+  if ((plan.forward_parts & kWorkListPart) != 0) {
+    if (Status status = build_schedule(schedule, stream); !status.ok()) return status;
   }
+  if ((plan.forward_parts & kQuantizePart) != 0) {
+    const QuantizeArgs quantizers = quantize_args(plan, tensors, schedule.schedule, operands);
+    if (Status status = launch_quantize(quantizers, plan.problem.head_dim, stream); !status.ok()) {
+      return status;
+    }
+  }
+  if ((plan.forward_parts & kAttendPart) == 0) return {};
   const ForwardArgs attention = forward_args(plan, tensors, schedule.schedule, operands,
                                              at<uint32_t>(workspace, map.next_work));
   return launch_forward(attention, plan.problem.head_dim, multiprocessors, stream);
@@ -162,10 +163,14 @@ class HopperBackend final : public Backend {
                        name(plan.backend), "gradients are not there yet on a GPU");
   }
 
-  Status quantize(const Plan& plan, const TensorView&, const TensorView&, Role, ContractionAxis,
-                  const QuantizedTensors&) const override {
-    return unsupported("quantize", "backend", "be cpu", name(plan.backend),
-                       "the cpu backend gives the same codes");
+  size_t quantize_workspace_bytes(const Plan& plan) const override {
+    return cuda::quantize_workspace_bytes(plan);
+  }
+
+  Status quantize(const Plan& plan, const TensorView& input, const TensorView& cu_seqlens,
+                  Role role, ContractionAxis axis, const QuantizedTensors& output,
+                  Workspace workspace, void* stream) const override {
+    return quantize_tensor(plan, {input, cu_seqlens, role, axis}, output, workspace, stream);
   }
 };
 

@@ -51,4 +51,20 @@ ForwardWorkspace forward_workspace(const Problem& problem) {
   return result;
 }
 
+QuantizeWorkspace quantize_workspace(const Problem& problem) {
+  const int64_t tokens = problem.query_tokens;
+  const int64_t blocks = token_block_capacity(tokens, problem.documents);
+  Layout layout;
+  QuantizeWorkspace result;
+  result.counts = layout.take(1, sizeof(ScheduleCounts));
+  result.blocks = layout.take(blocks, sizeof(TokenBlockRange));
+  result.items = layout.take(forward_item_capacity(tokens, problem.documents), sizeof(ForwardItem));
+  result.schedule_scratch = layout.take(
+      static_cast<int64_t>(schedule_scratch_bytes(tokens, tokens, problem.documents)), 1);
+  result.codes = layout.take(problem.heads * blocks, token_block_bytes(problem.head_dim));
+  result.exponents = layout.take(problem.heads * blocks, kTokenBlock);
+  result.bytes = layout.bytes();
+  return result;
+}
+
 }  // namespace flamia::cuda

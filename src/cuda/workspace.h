@@ -34,4 +34,22 @@ constexpr size_t kExtentAlignment = 256;
 
 ForwardWorkspace forward_workspace(const Problem& problem);
 
+/// Where the buffers of a quantize() call lie. The tensor counts as the queries of problem.
+struct QuantizeWorkspace {
+  Extent counts;  ///< ScheduleCounts
+  Extent blocks;  ///< TokenBlockRange
+  Extent items;   ///< ForwardItem: the layout comes with a list
+  Extent schedule_scratch;
+  Extent codes;      ///< E4M3 [heads][blocks][32 x head_dim]
+  Extent exponents;  ///< I8, room for one a token
+  size_t bytes = 0;  ///< of all
+};
+QuantizeWorkspace quantize_workspace(const Problem& problem);
+
+/// The typed start of an extent.
+template <typename T>
+T* at(Workspace workspace, const Extent& extent) {
+  return reinterpret_cast<T*>(static_cast<unsigned char*>(workspace.data) + extent.offset);
+}
+
 }  // namespace flamia::cuda

@@ -98,6 +98,47 @@ extern const KernelInfo kQuantizeD64;
 extern const KernelInfo kQuantizeFormsD128;
 extern const KernelInfo kQuantizeFormsD64;
 
+/// Bytes of [tokens, heads, head_dim] or, with batch_length > 0, [batch, length, heads, head_dim];
+/// without channels for exponents. Strides count bytes.
+struct ByteOutput {
+  uint8_t* data;
+  int64_t batch_stride;
+  int64_t token_stride;
+  int64_t head_stride;
+  int32_t batch_length;
+};
+
+/// Quantized blocks in the order of the tensor.
+struct UnpackArgs {
+  QuantizedOperand operand;       ///< row-major codes
+  const TokenBlockRange* blocks;  ///< [operand.blocks]
+  const ScheduleCounts* counts;   ///< rows outside [query_begin, query_end) get no codes
+  ByteOutput codes;
+  ByteOutput exponents;
+  int32_t tokens;
+  int32_t heads;
+  int32_t head_dim;
+  int32_t per_token;  ///< 1: an exponent for every token
+};
+/// Takes an UnpackArgs (src/kernels/shared/unpack.cu). Grid: x blocks, y heads; any sizes do.
+extern const KernelInfo kUnpackBlocks;
+
+/// NVFP4 codes, block scales and exponents of tokens, in the order of the tensor.
+struct QuantizeRowsArgs {
+  Bf16Tensor input;
+  const ScheduleCounts* counts;  ///< as in UnpackArgs
+  ByteOutput codes;
+  ByteOutput scales;
+  ByteOutput exponents;
+  int32_t tokens;
+  int32_t heads;
+  int32_t head_dim;
+  int32_t hadamard;  ///< 1: rotate the head channels first
+};
+/// Takes a QuantizeRowsArgs (src/kernels/shared/quantize_rows.cu). Grid: x tokens, y heads; any
+/// sizes do.
+extern const KernelInfo kQuantizeRows;
+
 /// A BF16 result [tokens, heads, head_dim], strides as in Bf16Tensor.
 struct Bf16Output {
   uint16_t* data;  ///< null: not wanted
@@ -129,6 +170,7 @@ struct ForwardArgs {
   int32_t batch_length;  ///< 0: packed
   int32_t heads;
   int32_t heads_per_kv_head;
+  int32_t alternating;     ///< 1: CTAs have their shares of the work from the start
   float score_multiplier;  ///< softmax scale * log2 e, >= 0
   float p_log2;            ///< c = log2 S
   float tau;

@@ -35,6 +35,7 @@ void check_choices(const Options& options, Refusals* refusals) {
   check_choice("grad_products", options.grad_products, refusals);
   check_choice("dq_accumulate", options.dq_accumulate, refusals);
   check_choice("dq_scale", options.dq_scale, refusals);
+  check_choice("assignment", options.assignment, refusals);
 }
 
 void check_executor(const Options& options, const Machine& machine, Refusals* refusals) {

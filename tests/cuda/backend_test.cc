@@ -11,6 +11,7 @@
 #include <iterator>
 #include <limits>
 
+#include "cuda/workspace.h"
 #include "numerics/bf16.h"
 #include "tests/cuda/device_call.h"
 
@@ -357,6 +358,57 @@ TEST(HopperForward, AGraphIsReplayedWithOtherLengths) {
   EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
   EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
   EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
+/// The counter that free CTAs take work from stays where it was.
+TEST(HopperForward, AlternatingAssignmentGivesTheSameBits) {
+  Case host({{300, 20, 0, 140}, {}, 2, 1, 64, 3});
+  Options options = hopper(MaskKind::kCausal);
+  const size_t counter = cuda::forward_workspace(host.problem()).next_work.offset;
+  const auto taken = [&](const DeviceCall& call) {
+    uint32_t value = 0;
+    EXPECT_EQ(cudaMemcpy(&value, static_cast<char*>(call.workspace.data) + counter, sizeof(value),
+                         cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    return value;
+  };
+  DeviceCall dynamic(&host);
+  const DeviceOutputs wanted = dynamic.run(options);
+  EXPECT_GT(taken(dynamic), 0u);
+  options.assignment = Assignment::kAlternating;
+  DeviceCall alternating(&host);
+  EXPECT_TRUE(same_outputs(alternating.run(options), wanted));
+  EXPECT_EQ(taken(alternating), 0u);
+}
+
+/// One work list for several layers, and what each part leaves alone.
+TEST(HopperForward, PartsMakeAWhole) {
+  const Options options = hopper(MaskKind::kCausal);
+  Case host({{100, 33}, {}, 2, 1, 64, 3});
+  DeviceCall call(&host);
+  const DeviceOutputs wanted = call.run(options);
+  const auto run = [&](DeviceCall* one, uint32_t parts) {
+    return attention_forward_parts(one->problem, options, one->tensors, one->workspace, nullptr,
+                                   parts, &one->conventions)
+        .message();
+  };
+  call.poison_outputs();
+  EXPECT_EQ(run(&call, kWorkListPart), "");
+  EXPECT_EQ(run(&call, kQuantizePart), "");
+  const DeviceOutputs nothing = call.read();
+  EXPECT_TRUE(std::all_of(nothing.o.begin(), nothing.o.end(), is_nan));
+  EXPECT_EQ(run(&call, kAttendPart), "");
+  EXPECT_TRUE(same_outputs(call.read(), wanted));
+
+  Case next({{100, 33}, {}, 2, 1, 64, 3}, 9);  // another layer
+  DeviceCall layer(&next);
+  const DeviceOutputs direct = layer.run(options);
+  layer.workspace = call.workspace;
+  layer.poison_outputs();
+  EXPECT_EQ(run(&layer, kQuantizePart | kAttendPart), "");
+  EXPECT_TRUE(same_outputs(layer.read(), direct));
+  EXPECT_EQ(run(&call, 0), "attention_forward_parts: parts must be between 1 and 7; got 0");
+  EXPECT_EQ(run(&call, 8), "attention_forward_parts: parts must be between 1 and 7; got 8");
 }
 
 TEST(HopperForward, TakesCallsWithNothingToDo) {

@@ -149,6 +149,8 @@ TEST_F(HopperRefusals, ExplainNamesDeviceKernelsAndMemory) {
   EXPECT_EQ(line_of(text, "supported"), "yes");
   EXPECT_EQ(line_of(text, "backend"), "hopper");
   EXPECT_NE(line_of(text, "device").find(" multiprocessors"), std::string::npos) << text;
+  EXPECT_EQ(line_of(text, "saved_lse_bytes"), std::to_string(47 * 4 * 4));
+  EXPECT_EQ(line_of(text, "saved_o_residual_bytes"), std::to_string(47 * 4 * 64 * 2));
   EXPECT_EQ(line_of(text, "accumulate"), "hw");
   EXPECT_EQ(line_of(text, "passes"), "quantize, forward");
   EXPECT_NE(line_of(text, "kernels").find("flamia_sm90a_forward_mxfp8_d64"), std::string::npos);

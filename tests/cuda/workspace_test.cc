@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cuda/schedule.h"
+#include "plan/plan.h"
 #include "problem/token_blocks.h"
 #include "schedule/work_item.h"
 
@@ -63,6 +64,30 @@ TEST(ForwardWorkspace, CountsInMoreThan32Bits) {
   const ForwardWorkspace map = forward_workspace(problem);
   EXPECT_GT(map.bytes, size_t{3} * 8 * INT32_MAX * 128);
   EXPECT_LT(map.bytes, size_t{3} * 8 * INT32_MAX * 130);
+}
+
+/// What a training call of 131072 tokens takes beside q, k, v and O.
+TEST(ForwardWorkspace, OfALongRowIsSmall) {
+  Plan plan;
+  plan.problem = problem_of(131072, 131072, 64);
+  plan.problem.heads = plan.problem.kv_heads = 16;
+  const SavedBytes saved = saved_for_backward(plan);
+  const auto kept = static_cast<int64_t>(forward_workspace(plan.problem).bytes) + saved.lse;
+  EXPECT_LE(kept, 1'100'000'000);
+  EXPECT_GE(kept, int64_t{3} * 131072 * 16 * 128);  // a code for every element of q, k and v
+  EXPECT_LE(saved.o_residual, 550'000'000);
+  EXPECT_EQ(saved.o_residual, int64_t{2} * 131072 * 16 * 128);
+  plan.conventions.delta = Delta::kOBf16;
+  EXPECT_EQ(saved_for_backward(plan).o_residual, 0);
+}
+
+TEST(QuantizeWorkspace, HoldsOneTensor) {
+  const QuantizeWorkspace map = quantize_workspace(problem_of(1000, 1000, 40));
+  const auto blocks = static_cast<size_t>(token_block_capacity(1000, 40));
+  EXPECT_EQ(map.codes.bytes, 6 * blocks * 32 * 128);
+  EXPECT_EQ(map.exponents.bytes, 6 * blocks * 32);
+  EXPECT_EQ(map.blocks.bytes, blocks * 8);
+  EXPECT_GE(map.bytes, map.exponents.offset + map.exponents.bytes);
 }
 
 }  // namespace

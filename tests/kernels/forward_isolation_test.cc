@@ -129,6 +129,19 @@ TEST(ForwardIsolation, TokensLeftOfAWindow) {
                    rows_of(device_forward(clean, options), shape, first, 300 - first));
 }
 
+/// Shares that are dealt from the start, on grids that divide the work and that do not.
+TEST(ForwardIsolation, AlternatingSharesGiveTheSameBits) {
+  Case one({{300, 20, 0, 140, 1}, {}, 3, 1, 64, 3}, 36);  // seven query tiles, 21 units
+  const ForwardResult wanted = device_forward(one, causal());
+  for (const int ctas : {1, 2, 7, 20, 21, 40}) {
+    SCOPED_TRACE(ctas);
+    DeviceLayout layout;
+    layout.alternating = true;
+    layout.ctas = ctas;
+    expect_same_bits(device_forward(one, causal(), layout), wanted);
+  }
+}
+
 /// Leaves the bits in the file FLAMIA_FORWARD_BITS, for comparison of whole runs
 /// (cmake/tests.cmake).
 void keep_bits(const ForwardResult& result) {

@@ -36,6 +36,7 @@ struct DeviceLayout {
   int64_t batch_pad = 0;     ///< after each document, with batched
   bool batched = false;      ///< all documents have one length and are given as a batch
   bool residual = true;      ///< whether it is asked for
+  bool alternating = false;  ///< shares of the work are dealt from the start
   int lse_token_stride = 1;  ///< elements
   int lse_pad = 0;           ///< after each head's tokens
   int ctas = 0;              ///< of the grid; 0: one for each multiprocessor
@@ -316,6 +317,7 @@ inline ForwardResult device_forward(Case& one, const Options& options,
   args.batch_length = layout.batched ? static_cast<int32_t>(length) : 0;
   args.heads = shape.heads;
   args.heads_per_kv_head = shape.heads / shape.kv_heads;
+  args.alternating = layout.alternating ? 1 : 0;
   args.score_multiplier = score_multiplier(conventions.softmax_scale);
   args.p_log2 = std::log2(conventions.p_scale);
   args.tau = conventions.tau;

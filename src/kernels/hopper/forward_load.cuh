@@ -1,6 +1,6 @@
 // The producer warps of the forward kernel: one takes work and copies queries and keys, one copies
 // values.
-// Paper: 3.6.2 (dynamic acquisition). Used by: forward.cuh.
+// Paper: 3.6.2 (dynamic acquisition, alternating assignment). Used by: forward.cuh.
 #pragma once
 
 #include <cstdint>
@@ -81,7 +81,12 @@ class ForwardKeyLoader {
   }
 
  private:
-  FLAMIA_DEVICE uint32_t acquire() const {
+  FLAMIA_DEVICE uint32_t acquire() {
+    if (args_.alternating != 0) {
+      const uint32_t round = taken_++;
+      const uint32_t place = round % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x;
+      return round * gridDim.x + place;
+    }
     uint32_t work = 0;
     if (lane_ == 0) work = atomicAdd(args_.next_work, 1u);
     return __shfl_sync(0xffffffffu, work, 0);
@@ -173,6 +178,7 @@ class ForwardKeyLoader {
   unsigned char* shared_;
   uint32_t base_;
   int lane_;
+  uint32_t taken_ = 0;  ///< units of work, of an alternating assignment
   uint32_t tiles_ = 0;
 };
 
