@@ -138,5 +138,15 @@ struct ForwardArgs {
 /// Kernels that take a ForwardArgs (src/kernels/hopper/forward.cu). Grid: at most one CTA per SM.
 extern const KernelInfo kForwardMxfp8D128;
 extern const KernelInfo kForwardMxfp8D64;
+/// The same in other forms (src/kernels/hopper/forward_forms.cu). Exact: exponents of q, k and v
+/// are those of tokens. Polynomial, Schraudolph: the exponential of some columns.
+extern const KernelInfo kForwardMxfp8ExactD128;
+extern const KernelInfo kForwardMxfp8ExactD64;
+extern const KernelInfo kForwardMxfp8PolynomialD128;
+extern const KernelInfo kForwardMxfp8PolynomialD64;
+extern const KernelInfo kForwardMxfp8SchraudolphD128;
+extern const KernelInfo kForwardMxfp8SchraudolphD64;
+extern const KernelInfo kForwardMxfp8ExactSchraudolphD128;
+extern const KernelInfo kForwardMxfp8ExactSchraudolphD64;
 
 }  // namespace flamia

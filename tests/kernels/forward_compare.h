@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,31 @@ inline void expect_same_bits(const ForwardResult& got, const ForwardResult& want
   EXPECT_TRUE(got.residual == wanted.residual);
   ASSERT_EQ(got.lse.size(), wanted.lse.size());
   EXPECT_EQ(std::memcmp(got.lse.data(), wanted.lse.data(), got.lse.size() * sizeof(float)), 0);
+}
+
+/// Rows [first, first + count) of every head.
+inline ForwardResult rows_of(const ForwardResult& all, const Shape& shape, int64_t first,
+                             int64_t count) {
+  ForwardResult result;
+  const int64_t width = int64_t{shape.heads} * shape.dim;
+  const auto rows = [&](const std::vector<uint16_t>& from) {
+    return std::vector<uint16_t>(from.begin() + first * width,
+                                 from.begin() + (first + count) * width);
+  };
+  result.o = rows(all.o);
+  result.residual = rows(all.residual);
+  const int64_t tokens = static_cast<int64_t>(all.o.size()) / width;
+  for (int64_t head = 0; head < shape.heads; ++head) {
+    const auto begin = all.lse.begin() + head * tokens + first;
+    result.lse.insert(result.lse.end(), begin, begin + count);
+  }
+  return result;
+}
+
+/// Copies one document's rows of a tensor.
+inline void copy_rows(const std::vector<uint16_t>& from, int64_t from_row,
+                      std::vector<uint16_t>* to, int64_t to_row, int64_t rows, int64_t width) {
+  std::copy_n(from.begin() + from_row * width, rows * width, to->begin() + to_row * width);
 }
 
 /// O (with its residual) and LSE of every row against the expected ones. Non-finite entries must be
@@ -161,6 +187,24 @@ inline ForwardResult expect_like_cpu(Case& one, const Options& options,
   ForwardResult got = device_forward(one, options, layout);
   expect_agrees(got, cpu_forward(one, options), one.shape(), tolerance);
   return got;
+}
+
+/// NaN and infinities inside a document: whoever sees them gets what the CPU backend gives.
+inline void expect_poison_like_cpu(const Options& options) {
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const float poison : {std::nanf(""), inf, -inf}) {
+    for (int tensor = 0; tensor < 3; ++tensor) {
+      for (const int64_t token : {5, 70, 150}) {
+        SCOPED_TRACE(testing::Message() << poison << " tensor " << tensor << " token " << token);
+        Case one({{200}, {}, 1, 1, 64, 0}, 37);
+        uint16_t& x = tensor == 0   ? one.q(token, 0, 3)
+                      : tensor == 1 ? one.k(token, 0, 3)
+                                    : one.v(token, 0, 3);
+        x = float_to_bf16(poison);
+        expect_like_cpu(one, options);
+      }
+    }
+  }
 }
 
 }  // namespace flamia::test

@@ -138,11 +138,12 @@ class DeviceRows {
 class DeviceOperand {
  public:
   DeviceOperand(const std::vector<uint16_t>& dense, const DeviceLayout& layout, int64_t rows,
-                int64_t length, int heads, int dim, int64_t blocks)
+                int64_t length, int heads, int dim, int64_t blocks, Safety safety)
       : strides_(layout, rows, length, heads, dim),
         input_(dense, strides_, rows, heads, dim),
         codes_(static_cast<size_t>(heads * blocks) * kTokenBlock * static_cast<size_t>(dim)),
-        exponents_(static_cast<size_t>(heads * blocks)),
+        exponents_of_block_(safety == Safety::kExact ? kTokenBlock : 1),
+        exponents_(static_cast<size_t>(heads * blocks) * exponents_of_block_),
         heads_(heads),
         blocks_(blocks) {}
 
@@ -157,7 +158,8 @@ class DeviceOperand {
     const auto heads = static_cast<size_t>(heads_);
     far_codes_ =
         std::make_unique<DeviceBuffer<uint8_t>>(heads * static_cast<size_t>(blocks) * bytes);
-    far_exponents_ = std::make_unique<DeviceBuffer<int8_t>>(heads * static_cast<size_t>(blocks));
+    far_exponents_ = std::make_unique<DeviceBuffer<int8_t>>(heads * static_cast<size_t>(blocks) *
+                                                            exponents_of_block_);
     const auto copy = [&](auto* to, const auto* from, size_t size) {
       for (size_t head = 0; head < heads; ++head) {
         EXPECT_EQ(cudaMemcpy(to + head * static_cast<size_t>(blocks) * size,
@@ -167,7 +169,7 @@ class DeviceOperand {
       }
     };
     copy(far_codes_->data(), codes_.data(), bytes);
-    copy(far_exponents_->data(), exponents_.data(), 1);
+    copy(far_exponents_->data(), exponents_.data(), exponents_of_block_);
     return {transposed ? nullptr : far_codes_->data(), transposed ? far_codes_->data() : nullptr,
             far_exponents_->data(), blocks};
   }
@@ -182,6 +184,7 @@ class DeviceOperand {
     result.output = output(transposed);
     result.blocks = ranges;
     result.hadamard = hadamard ? 1 : 0;
+    result.per_token = exponents_of_block_ > 1 ? 1 : 0;
     result.order = static_cast<int32_t>(TokenOrder::kAccumulator);
     result.form = QuantizeForm::kE4m3;
     return result;
@@ -191,6 +194,7 @@ class DeviceOperand {
   RowStrides strides_;
   DeviceRows input_;
   DeviceBuffer<uint8_t> codes_;
+  size_t exponents_of_block_;
   DeviceBuffer<int8_t> exponents_;
   std::unique_ptr<DeviceBuffer<uint8_t>> far_codes_;
   std::unique_ptr<DeviceBuffer<int8_t>> far_exponents_;
@@ -240,9 +244,10 @@ inline ForwardResult device_forward(Case& one, const Options& options,
 
   const int64_t query_blocks = token_block_capacity(rows, documents);
   const int64_t key_blocks = token_block_capacity(keys, documents);
-  DeviceOperand q(one.q_data, layout, rows, length, shape.heads, dim, query_blocks);
-  DeviceOperand k(one.k_data, layout, keys, key_length, shape.kv_heads, dim, key_blocks);
-  DeviceOperand v(one.v_data, layout, keys, key_length, shape.kv_heads, dim, key_blocks);
+  const Safety safety = conventions.safety;
+  DeviceOperand q(one.q_data, layout, rows, length, shape.heads, dim, query_blocks, safety);
+  DeviceOperand k(one.k_data, layout, keys, key_length, shape.kv_heads, dim, key_blocks, safety);
+  DeviceOperand v(one.v_data, layout, keys, key_length, shape.kv_heads, dim, key_blocks, safety);
   // Results: NaN everywhere, so that unwritten entries show.
   const RowStrides out(layout, rows, length, shape.heads, dim);
   const DeviceRows o({}, out, rows, shape.heads, dim);
@@ -321,7 +326,8 @@ inline ForwardResult device_forward(Case& one, const Options& options,
   args.tau = conventions.tau;
   args.reverse = conventions.kv_order == KvOrder::kReverse ? 1 : 0;
   args.sum_of_p = conventions.row_sum == RowSum::kP ? 1 : 0;
-  expect_ok(cuda::launch_forward(args, dim, layout.ctas > 0 ? layout.ctas : sms, stream));
+  expect_ok(cuda::launch_forward(args, dim, layout.ctas > 0 ? layout.ctas : sms, stream,
+                                 {safety, conventions.exponential}));
   if (layout.replays > 0) replay(stream, layout.replays);
   const cudaError_t error = cudaDeviceSynchronize();
   EXPECT_EQ(error, cudaSuccess) << cudaGetErrorString(error);

@@ -10,15 +10,21 @@
 #include <cstdint>
 
 #include "base/bits.h"
+#include "numerics/e4m3.h"
 #include "numerics/token_block_scale.h"
 #include "problem/mask.h"
 #include "schedule/work_item.h"
 
 namespace flamia::hopper {
 
+/// How 2^x of the scores is computed (numerics/exp2.h, exp2_bitlevel.h).
+enum class ForwardExponential { kExact, kPolynomial, kSchraudolph };
+
 struct ForwardConfig {
   int head_dim = 128;
-  int stages = 4;  ///< key tiles, and value tiles, in flight
+  int stages = 4;          ///< key tiles, and value tiles, in flight
+  bool per_token = false;  ///< every token has its own exponents: exact causal safety
+  ForwardExponential exponential = ForwardExponential::kExact;
 };
 
 inline constexpr int kConsumerGroups = 2;
@@ -30,6 +36,13 @@ inline constexpr int kBlocksPerTile = kKeyTile / kTokenBlock;
 inline constexpr int kSumRows = 8;
 /// V exponents below this count as this: the row sum is kept in units of 2^E.
 inline constexpr int kMinReference = -90;
+
+/// Element of the constant rows: the E4M3 code of 2^lag, as far as that is a normal code.
+FLAMIA_HD constexpr uint32_t sum_code(int lag) {
+  const int power = larger(smaller(lag, kE4m3MaxExponent), kE4m3MinExponent);
+  return static_cast<uint32_t>(power - kE4m3MinExponent + 1) << 3;
+}
+static_assert(sum_code(0) == 0x38 && sum_code(-6) == 0x08 && sum_code(9) == 0x78);
 
 /// What the softmax of one key tile needs besides the scores; written by the producer.
 struct TileScales {
@@ -46,6 +59,20 @@ struct TileScales {
 };
 static_assert(sizeof(TileScales) == 128);
 
+/// The same where every token has its own exponents.
+struct TokenTileScales {
+  float key_factor[kKeyTile];      ///< of raw scores (forward_token_scales.cuh)
+  float value_exponent[kKeyTile];  ///< of V; kNoScaleExponent past the document's end
+  int32_t reference;               ///< as above
+  int32_t lowest;                  ///< smallest exponent of V
+  float whole_sum_unit;
+  float sum_unit;  ///< the unit is the exponent of V of the first key
+  int32_t first_key;
+  int32_t masked;
+  int32_t padding[2];
+};
+static_assert(sizeof(TokenTileScales) == 1056);
+
 /// One unit of work as the consumers read it.
 struct alignas(16) WorkDescription {
   ForwardItem item;
@@ -53,9 +80,25 @@ struct alignas(16) WorkDescription {
   int32_t valid;  ///< 0: no more work
   int32_t padding[2];
 };
+struct TokenWorkDescription : WorkDescription {
+  int8_t row_exponents[kQueryTile];  ///< of Q
+};
+
+template <bool kPerToken>
+struct ForwardShared {
+  using Scales = TileScales;
+  using Work = WorkDescription;
+};
+template <>
+struct ForwardShared<true> {
+  using Scales = TokenTileScales;
+  using Work = TokenWorkDescription;
+};
 
 template <ForwardConfig kConfig>
 struct ForwardSharedMap {
+  using Scales = typename ForwardShared<kConfig.per_token>::Scales;
+  using Work = typename ForwardShared<kConfig.per_token>::Work;
   static constexpr int kQueryBytes = kQueryTile * kConfig.head_dim;
   static constexpr int kKeyBytes = kKeyTile * kConfig.head_dim;
   /// 32 keys of V^T: head channels, then the constant rows.
@@ -77,8 +120,8 @@ struct ForwardSharedMap {
   static constexpr int kReferences = kOutput + 4 * kConsumerGroups * kOutputBytes;
   static constexpr int kScales = kReferences + 128 * kConsumerGroups * 16;
   static constexpr int kWork =
-      round_up(kScales + kScaleSlots * static_cast<int>(sizeof(TileScales)), 16);
-  static constexpr int kBarriers = kWork + 2 * static_cast<int>(sizeof(WorkDescription));
+      round_up(kScales + kScaleSlots * static_cast<int>(sizeof(Scales)), 16);
+  static constexpr int kBarriers = kWork + 2 * static_cast<int>(sizeof(Work));
   static constexpr int kKeyFull = kBarriers;
   static constexpr int kKeyEmpty = kKeyFull + 8 * kConfig.stages;
   static constexpr int kValueFull = kKeyEmpty + 8 * kConfig.stages;

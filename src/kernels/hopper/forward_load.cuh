@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/hopper/forward_config.h"
+#include "kernels/hopper/forward_token_scales.cuh"
 #include "numerics/e4m3.h"
 #include "numerics/key_fold.h"
 #include "plan/kernel_info.h"
@@ -55,7 +56,7 @@ class ForwardKeyLoader {
       const uint32_t next = work < total ? acquire() : work;  // its latency hides behind this one
       const uint32_t buffer = unit % 2;
       ptx::mbarrier_wait(base_ + Map::kQueryEmpty + 8 * buffer, (unit / 2 + 1) % 2);
-      auto* description = reinterpret_cast<WorkDescription*>(shared_ + Map::kWork) + buffer;
+      auto* description = reinterpret_cast<typename Map::Work*>(shared_ + Map::kWork) + buffer;
       const uint32_t full = base_ + Map::kQueryFull + 8 * buffer;
       if (work >= total) {
         if (lane_ == 0) {
@@ -66,6 +67,10 @@ class ForwardKeyLoader {
       }
       const int head = static_cast<int>(work % static_cast<uint32_t>(args_.heads));
       const ForwardItem item = args_.schedule.items[work / static_cast<uint32_t>(args_.heads)];
+      if constexpr (kConfig.per_token) {
+        store_row_exponents(args_.q, head * args_.q.blocks + item.query_block, lane_, description);
+        __syncwarp();
+      }
       if (lane_ == 0) {
         description->item = item;
         description->head = head;
@@ -91,8 +96,10 @@ class ForwardKeyLoader {
     const int kv_head = head / args_.heads_per_kv_head;
     // Lane 4 r + g: row block r, key block g.
     const int key_block = lane_ % 4;
-    const int row_exponent =
-        args_.q.exponents[head * args_.q.blocks + item.query_block + lane_ / 4 % 4];
+    int row_exponent = 0;
+    if constexpr (!kConfig.per_token) {
+      row_exponent = args_.q.exponents[head * args_.q.blocks + item.query_block + lane_ / 4 % 4];
+    }
     const int document_blocks = ceil_div(item.keys, kTokenBlock);
     // Key tiles [whole_begin, whole_end) are visible to every row of group lane % 2.
     const int group_position = item.position + lane_ % kConsumerGroups * kGroupRows;
@@ -108,7 +115,12 @@ class ForwardKeyLoader {
           __ballot_sync(0xffffffffu, tile_index < whole_begin || tile_index >= whole_end);
       int key_exponent = kNoScaleExponent;
       int value_exponent = kNoScaleExponent;
-      if (key_block < valid) {
+      TokenExponents keys{}, values{};
+      if constexpr (kConfig.per_token) {
+        const int64_t block = item.key_block + first;
+        keys = tile_exponents(args_.k, kv_head * args_.k.blocks + block, valid, lane_);
+        values = tile_exponents(args_.v, kv_head * args_.v.blocks + block, valid, lane_);
+      } else if (key_block < valid) {
         const int block = item.key_block + first + key_block;
         key_exponent = args_.k.exponents[kv_head * args_.k.blocks + block];
         value_exponent = args_.v.exponents[kv_head * args_.v.blocks + block];
@@ -130,8 +142,15 @@ class ForwardKeyLoader {
                      lane_);
         ptx::fence_async_shared();
       }
-      write_scales(row_exponent, key_exponent, value_exponent, valid, tile_index * kKeyTile,
-                   static_cast<int>(masked & ((1u << kConsumerGroups) - 1)));
+      const int groups = static_cast<int>(masked & ((1u << kConsumerGroups) - 1));
+      auto* scales = reinterpret_cast<typename Map::Scales*>(shared_ + Map::kScales) +
+                     tiles_ % Map::kScaleSlots;
+      if constexpr (kConfig.per_token) {
+        write_token_scales(args_, keys, values, tile_index * kKeyTile, groups, lane_, scales);
+      } else {
+        write_scales(row_exponent, key_exponent, value_exponent, valid, tile_index * kKeyTile,
+                     groups, scales);
+      }
       if (lane_ == 0) ptx::mbarrier_arrive(full);
       ++tiles_;
       first += stride;
@@ -139,9 +158,7 @@ class ForwardKeyLoader {
   }
 
   FLAMIA_DEVICE void write_scales(int row_exponent, int key_exponent, int value_exponent, int valid,
-                                  int first_key, int masked) {
-    auto* scales =
-        reinterpret_cast<TileScales*>(shared_ + Map::kScales) + tiles_ % Map::kScaleSlots;
+                                  int first_key, int masked, TileScales* scales) {
     int reference = larger(value_exponent, kMinReference);
     reference = larger(reference, __shfl_xor_sync(0xffffffffu, reference, 1));
     reference = larger(reference, __shfl_xor_sync(0xffffffffu, reference, 2));
@@ -191,7 +208,7 @@ class ForwardValueLoader {
       const uint32_t buffer = unit % 2;
       ptx::mbarrier_wait(base_ + Map::kQueryFull + 8 * buffer, unit / 2 % 2);
       const auto* description =
-          reinterpret_cast<const WorkDescription*>(shared_ + Map::kWork) + buffer;
+          reinterpret_cast<const typename Map::Work*>(shared_ + Map::kWork) + buffer;
       if (!description->valid) return;
       const int kv_head = description->head / args_.heads_per_kv_head;
       const int key_block = description->item.key_block;
@@ -211,7 +228,12 @@ class ForwardValueLoader {
     for (int left = end - begin; left > 0; --left) {
       const int valid = smaller(kBlocksPerTile, document_blocks - first);
       int exponent = kNoScaleExponent;
-      if (lane_ % 4 < valid) exponent = args_.v.exponents[base_block + first + lane_ % 4];
+      TokenExponents exponents{};
+      if constexpr (kConfig.per_token) {
+        exponents = tile_exponents(args_.v, base_block + first, valid, lane_);
+      } else if (lane_ % 4 < valid) {
+        exponent = args_.v.exponents[base_block + first + lane_ % 4];
+      }
       const uint32_t stage = tiles_ % kConfig.stages;
       const uint32_t full = base_ + Map::kValueFull + 8 * stage;
       ptx::mbarrier_wait(base_ + Map::kValueEmpty + 8 * stage, (tiles_ / kConfig.stages + 1) % 2);
@@ -224,17 +246,26 @@ class ForwardValueLoader {
                          codes + block * kBlockBytes, kBlockBytes, full);
         }
       }
-      // Constant rows: 2^(exponent of the first block - own exponent), so that the sum of P-hat
-      // times them counts all keys in one unit. Where that leaves the normal codes no row uses it.
-      const int lag = __shfl_sync(0xffffffffu, exponent, 0) - exponent;
-      const int power = larger(smaller(lag, kE4m3MaxExponent), kE4m3MinExponent);
-      const uint32_t code = static_cast<uint32_t>(power - kE4m3MinExponent + 1) << 3;
-      const uint32_t own_word = lane_ % 4 < valid ? code * 0x01010101u : 0u;
+      // Constant rows: 2^(exponent of the first block or token - own exponent), so that the sum of
+      // P-hat times them counts all keys in one unit. Where that leaves the normal codes no row
+      // uses it.
+      uint32_t own_word;
+      if constexpr (kConfig.per_token) {
+        own_word = token_sum_codes(exponents);
+      } else {
+        const int lag = __shfl_sync(0xffffffffu, exponent, 0) - exponent;
+        own_word = lane_ % 4 < valid ? sum_code(lag) * 0x01010101u : 0u;
+      }
 #pragma unroll
       for (int block = 0; block < kBlocksPerTile; ++block) {
-        const uint32_t word = __shfl_sync(0xffffffffu, own_word, block);
+        uint2 words;
+        if constexpr (kConfig.per_token) {
+          words = token_sum_row_piece(own_word, block, lane_);
+        } else {
+          words.x = words.y = __shfl_sync(0xffffffffu, own_word, block);
+        }
         unsigned char* rows = shared_ + tile + block * Map::kValueBlockBytes + kBlockBytes;
-        reinterpret_cast<uint2*>(rows)[lane_] = uint2{word, word};
+        reinterpret_cast<uint2*>(rows)[lane_] = words;
         if (block >= valid) clear_shared(rows - kBlockBytes, kBlockBytes, lane_);
       }
       ptx::fence_async_shared();

@@ -17,7 +17,9 @@
 #include <cstdint>
 
 #include "kernels/hopper/forward_config.h"
+#include "kernels/hopper/forward_exponential.cuh"
 #include "kernels/hopper/forward_load.cuh"
+#include "kernels/hopper/forward_token_scales.cuh"
 #include "numerics/key_fold.h"
 #include "numerics/online_softmax.h"
 #include "plan/kernel_info.h"
@@ -34,6 +36,12 @@ namespace flamia::hopper {
 template <ForwardConfig kConfig>
 class ForwardConsumer {
   using Map = ForwardSharedMap<kConfig>;
+  using Scales = typename Map::Scales;
+  using Work = typename Map::Work;
+  static constexpr bool kPerToken = kConfig.per_token;
+  /// Factors of scores that a thread holds: one for each key block, or with exponents per token one
+  /// for each of its two rows, after those of the keys.
+  static constexpr int kMultipliers = kPerToken ? 2 : kBlocksPerTile;
   static constexpr int kHeadDim = kConfig.head_dim;
   static constexpr int kScores = kKeyTile / 2;               // accumulators of S per thread
   static constexpr int kOutputs = kHeadDim / 2;              // of O
@@ -52,8 +60,7 @@ class ForwardConsumer {
     for (uint32_t unit = 0;; ++unit) {
       const uint32_t buffer = unit % 2;
       ptx::mbarrier_wait(base_ + Map::kQueryFull + 8 * buffer, unit / 2 % 2);
-      const auto* description =
-          reinterpret_cast<const WorkDescription*>(shared_ + Map::kWork) + buffer;
+      const auto* description = reinterpret_cast<const Work*>(shared_ + Map::kWork) + buffer;
       if (!ptx::uniform(static_cast<uint32_t>(description->valid))) break;
       attend(description, buffer);
     }
@@ -107,8 +114,8 @@ class ForwardConsumer {
     }
   }
 
-  FLAMIA_DEVICE const TileScales* scales_of(uint32_t tile) const {
-    return reinterpret_cast<const TileScales*>(shared_ + Map::kScales) + tile % Map::kScaleSlots;
+  FLAMIA_DEVICE const Scales* scales_of(uint32_t tile) const {
+    return reinterpret_cast<const Scales*>(shared_ + Map::kScales) + tile % Map::kScaleSlots;
   }
 
   /// The row maximum and the factor of what was accumulated.
@@ -132,25 +139,59 @@ class ForwardConsumer {
     return largest;
   }
 
+  /// c - m, the argument's share of a row; any number where the row has no maximum.
+  FLAMIA_DEVICE float c_less_m(const Row& row) const {
+    return args_.p_log2 - (row.m == -kFloatInfinity ? 0.0f : row.m);
+  }
+
   /// Row sum of a tile whose constant rows do not give it: decoded P-hat where the fold keeps it,
   /// else the exponential itself, as the exact definition says (numerics/key_fold.h).
-  FLAMIA_DEVICE float sum_in_registers(const float (&s)[kScores], int half,
-                                       const TileScales* scales,
-                                       const float (&multiplier)[kBlocksPerTile], const Row& row,
-                                       int reference) const {
-    const float c_less_m = args_.p_log2 - (row.m == -kFloatInfinity ? 0.0f : row.m);
+  FLAMIA_DEVICE float sum_in_registers(const float (&s)[kScores], int half, const Scales* scales,
+                                       const float (&multiplier)[kMultipliers], const Row& row,
+                                       int reference, int quad) const {
+    float sum = 0.0f;
+    if constexpr (kPerToken) {
+      sum = token_sum_in_registers<kConfig.exponential>(
+          s, half, multiplier[half], scales, c_less_m(row), reference, args_.sum_of_p != 0, quad);
+    } else {
+      sum = block_sum_in_registers(s, half, scales, multiplier, c_less_m(row), reference, quad);
+    }
+    sum += __shfl_xor_sync(kWholeWarp, sum, 1);
+    sum += __shfl_xor_sync(kWholeWarp, sum, 2);
+    return sum * pow2(-reference);
+  }
+  FLAMIA_DEVICE static bool missing_any(const bool (&in_product)[2]) {
+    return __builtin_expect(__any_sync(kWholeWarp, !in_product[0] || !in_product[1]), 0);
+  }
+  /// The sums of rows that take nothing from the product.
+  FLAMIA_DEVICE void sum_rows(const float (&s)[kScores], const float (&multiplier)[kMultipliers],
+                              Row (&rows)[2], const Scales* scales, const int (&reference)[2],
+                              const bool (&in_product)[2], int quad) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const float sum =
+          sum_in_registers(s, half, scales, multiplier, rows[half], reference[half], quad);
+      if (!in_product[half]) rows[half].l = -(rows[half].l + sum);
+    }
+  }
+  /// This thread's part of a sum.
+  FLAMIA_DEVICE float block_sum_in_registers(const float (&s)[kScores], int half,
+                                             const TileScales* scales,
+                                             const float (&multiplier)[kBlocksPerTile],
+                                             float c_less_maximum, int reference, int quad) const {
     float sum = 0.0f;
 #pragma unroll
     for (int g = 0; g < kBlocksPerTile; ++g) {
       const int fold = fold_exponent(scales->value_exponent[g], reference);
       const bool decoded = fold_keeps_row_sum(fold) && !args_.sum_of_p;
-      const float bias = c_less_m + (decoded ? static_cast<float>(fold) : 0.0f);
+      const float bias = c_less_maximum + (decoded ? static_cast<float>(fold) : 0.0f);
       float part = 0.0f;
 #pragma unroll
       for (int j = 0; j < 16; j += 4) {
         const int i = 16 * g + j + 2 * half;
-        float a = ptx::exp2_approximate(fma_f32(s[i], multiplier[g], bias));
-        float b = ptx::exp2_approximate(fma_f32(s[i + 1], multiplier[g], bias));
+        float a = exponential<kConfig.exponential>(fma_f32(s[i], multiplier[g], bias), i / 4, quad);
+        float b =
+            exponential<kConfig.exponential>(fma_f32(s[i + 1], multiplier[g], bias), i / 4, quad);
         if (decoded) {
           uint32_t low, high;
           ptx::unpack_e4m3x4(ptx::pack_e4m3x4(a, b, 0.0f, 0.0f), &low, &high);
@@ -161,9 +202,7 @@ class ForwardConsumer {
       }
       sum += decoded ? part * fold_factor(-fold) : part;
     }
-    sum += __shfl_xor_sync(kWholeWarp, sum, 1);
-    sum += __shfl_xor_sync(kWholeWarp, sum, 2);
-    return sum * pow2(-reference);
+    return sum;
   }
 
   /// How many of a thread's 32 columns (8 j + b for j < 16, b < 2) are below `column`.
@@ -211,21 +250,24 @@ class ForwardConsumer {
   /// Largest scores of the two rows among this thread's columns, in base 2.
   template <bool kPositive>
   FLAMIA_DEVICE static void largest_scores(const float (&s)[kScores],
-                                           const float (&multiplier)[kBlocksPerTile],
+                                           const float (&multiplier)[kMultipliers],
                                            float (&largest)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
       for (int g = 0; g < kBlocksPerTile; ++g) {
-        const float block = largest_of_block<kPositive>(s + 16 * g + 2 * half) * multiplier[g];
+        float block = largest_of_block<kPositive>(s + 16 * g + 2 * half);
+        if constexpr (!kPerToken) block *= multiplier[g];
         largest[half] = g == 0 ? block : max_number(largest[half], block);
       }
+      if constexpr (kPerToken) largest[half] *= multiplier[half];
     }
   }
 
-  /// What a row needs for its exponentials.
+  /// What a row needs for its exponentials: c - m, and the fold of a key block's values. With
+  /// exponents per token one number, c - m - E, to which a key's exponent is added.
   struct RowBias {
-    float block[kBlocksPerTile];
+    float block[kPerToken ? 1 : kBlocksPerTile];
   };
 
   /// E of the two rows of a thread, then how far each may fall. They seldom change and wait in
@@ -236,21 +278,31 @@ class ForwardConsumer {
 
   /// The V exponent that a row's P-hat is folded against in this tile, in the general case, which
   /// few tiles need. Returns whether the constant rows give the row's sum.
-  FLAMIA_DEVICE bool refer_row(const TileScales* scales, const VisibleKeys& seen, bool first,
-                               Row* row, int* reference, int* lowest) const {
+  FLAMIA_DEVICE bool refer_row(const Scales* scales, const VisibleKeys& seen, bool first, Row* row,
+                               int* reference, int* lowest, int quad) const {
     const bool sees = seen.begin < seen.end;
-    // The constant rows count in units of the first block: a row that does not see it must not
-    // depend on it.
-    bool in_product = !args_.sum_of_p && (!sees || seen.begin < kTokenBlock);
-    const int wanted = sees ? largest_visible(scales, seen.begin, seen.end) : *reference;
+    bool in_product;
+    int wanted;
+    if constexpr (kPerToken) {
+      ExponentRange range{scales->reference, scales->lowest};
+      if (is_cut(scales)) range = exponents_between(scales, seen.begin, seen.end, quad);
+      wanted = sees ? range.largest : *reference;
+      in_product = !args_.sum_of_p &&
+                   (!sees || (seen.begin == 0 && fold_keeps_row_sum(range.lowest - wanted)));
+    } else {
+      // The constant rows count in units of the first block: a row that does not see it must not
+      // depend on it.
+      in_product = !args_.sum_of_p && (!sees || seen.begin < kTokenBlock);
+      wanted = sees ? largest_visible(scales, seen.begin, seen.end) : *reference;
 #pragma unroll
-    for (int g = 0; g < kBlocksPerTile; ++g) {
-      const bool visible = seen.begin < (g + 1) * kTokenBlock && seen.end > g * kTokenBlock;
-      const int exponent = scales->value_exponent[g];
-      const int lag = scales->first_exponent - exponent;
-      const bool keeps = fold_keeps_row_sum(exponent - wanted) && lag >= kE4m3MinExponent &&
-                         lag <= kE4m3MaxExponent;
-      in_product = in_product && (!visible || keeps);
+      for (int g = 0; g < kBlocksPerTile; ++g) {
+        const bool visible = seen.begin < (g + 1) * kTokenBlock && seen.end > g * kTokenBlock;
+        const int exponent = scales->value_exponent[g];
+        const int lag = scales->first_exponent - exponent;
+        const bool keeps = fold_keeps_row_sum(exponent - wanted) && lag >= kE4m3MinExponent &&
+                           lag <= kE4m3MaxExponent;
+        in_product = in_product && (!visible || keeps);
+      }
     }
     if (sees && (first || wanted != *reference)) {
       const int next = first ? wanted : larger(wanted, *lowest);
@@ -267,30 +319,42 @@ class ForwardConsumer {
   }
 
   /// Biases of the exponentials' arguments: c - m and the fold of the values' exponents.
-  FLAMIA_DEVICE RowBias general_bias(const TileScales* scales, const Row& row,
-                                     int reference) const {
-    const float base = args_.p_log2 - (row.m == -kFloatInfinity ? 0.0f : row.m);
+  FLAMIA_DEVICE RowBias general_bias(const Scales* scales, const Row& row, int reference) const {
+    const float base = c_less_m(row);
     RowBias bias;
+    if constexpr (kPerToken) {
+      bias.block[0] = base - static_cast<float>(reference);
+    } else {
 #pragma unroll
-    for (int g = 0; g < kBlocksPerTile; ++g) {
-      const int fold = fold_exponent(scales->value_exponent[g], reference);
-      bias.block[g] = base + static_cast<float>(fold);
+      for (int g = 0; g < kBlocksPerTile; ++g) {
+        const int fold = fold_exponent(scales->value_exponent[g], reference);
+        bias.block[g] = base + static_cast<float>(fold);
+      }
     }
     return bias;
   }
   /// The same where the row's reference is the tile's.
-  FLAMIA_DEVICE RowBias usual_bias(const float4& fold, const Row& row) const {
+  FLAMIA_DEVICE RowBias usual_bias(const Scales* scales, const Row& row) const {
     const float base = args_.p_log2 - row.m;
-    return {{base + fold.x, base + fold.y, base + fold.z, base + fold.w}};
+    if constexpr (kPerToken) {
+      return {{base - static_cast<float>(scales->reference)}};
+    } else {
+      const float4 fold = *reinterpret_cast<const float4*>(scales->fold);
+      return {{base + fold.x, base + fold.y, base + fold.z, base + fold.w}};
+    }
+  }
+  /// Whether the mask or the document's end cuts the tile for this group.
+  FLAMIA_DEVICE bool is_cut(const Scales* scales) const {
+    return (scales->masked >> group_ & 1) != 0;
   }
 
   /// The rows' new state for a tile: maxima, references, sums; and the biases of its exponentials.
   template <bool kGeneral>
-  FLAMIA_DEVICE void renew_rows(float (&s)[kScores], const float (&multiplier)[kBlocksPerTile],
-                                Row (&rows)[2], RowBias (&bias)[2], const TileScales* scales,
-                                int thread, const WorkDescription* description) {
+  FLAMIA_DEVICE void renew_rows(float (&s)[kScores], const float (&multiplier)[kMultipliers],
+                                Row (&rows)[2], RowBias (&bias)[2], const Scales* scales,
+                                int thread, const Work* description, bool (&in_product)[2]) {
     VisibleKeys seen[2] = {{0, kKeyTile}, {0, kKeyTile}};  // of the tile
-    if (kGeneral && (scales->masked >> group_ & 1) != 0) {
+    if (kGeneral && is_cut(scales)) {
       const int position = description->item.position + first_row(thread);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
@@ -311,27 +375,22 @@ class ForwardConsumer {
     rows[0].l *= rows[0].factor;
     rows[1].l *= rows[1].factor;
     if constexpr (!kGeneral) {
-      const float4 fold = *reinterpret_cast<const float4*>(scales->fold);
-      bias[0] = usual_bias(fold, rows[0]);
-      bias[1] = usual_bias(fold, rows[1]);
+      bias[0] = usual_bias(scales, rows[0]);
+      bias[1] = usual_bias(scales, rows[1]);
     } else {
       int4* stored = references(thread);
       int reference[2] = {stored->x, stored->y};
       int lowest[2] = {stored->z, stored->w};
-      const bool in_product[2] = {
-          refer_row(scales, seen[0], first[0], &rows[0], &reference[0], &lowest[0]),
-          refer_row(scales, seen[1], first[1], &rows[1], &reference[1], &lowest[1])};
+      in_product[0] =
+          refer_row(scales, seen[0], first[0], &rows[0], &reference[0], &lowest[0], thread % 4);
+      in_product[1] =
+          refer_row(scales, seen[1], first[1], &rows[1], &reference[1], &lowest[1], thread % 4);
       *stored = {reference[0], reference[1], lowest[0], lowest[1]};
       const int least = __reduce_min_sync(kWholeWarp, smaller(reference[0], reference[1]));
       const int most = __reduce_max_sync(kWholeWarp, larger(reference[0], reference[1]));
       common_reference_ = least == most ? least : kNoCommonReference;
-      if (__builtin_expect(__any_sync(kWholeWarp, !in_product[0] || !in_product[1]), 0)) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const float sum =
-              sum_in_registers(s, half, scales, multiplier, rows[half], reference[half]);
-          if (!in_product[half]) rows[half].l = -(rows[half].l + sum);
-        }
+      if (!kPerToken && missing_any(in_product)) {
+        sum_rows(s, multiplier, rows, scales, reference, in_product, thread % 4);
       }
       bias[0] = general_bias(scales, rows[0], reference[0]);
       bias[1] = general_bias(scales, rows[1], reference[1]);
@@ -342,41 +401,59 @@ class ForwardConsumer {
   /// way.
   template <bool kAdd>
   FLAMIA_DEVICE void softmax(float (&s)[kScores], uint32_t (&p)[4][4], float (&o)[kOutputs],
-                             const float (&t)[kProducts], Row (&rows)[2],
-                             const WorkDescription* description) {
-    const TileScales* scales = scales_of(tiles_);
+                             const float (&t)[kProducts], Row (&rows)[2], const Work* description) {
+    const Scales* scales = scales_of(tiles_);
     const int thread = consumer_thread();
-    float multiplier[kBlocksPerTile];
-    *reinterpret_cast<float4*>(multiplier) =
-        *reinterpret_cast<const float4*>(scales->multiplier[thread / 64]);
+    float multiplier[kMultipliers];
+    if constexpr (kPerToken) {
+      row_factors(description, first_row(thread), args_.score_multiplier, multiplier);
+      scale_token_scores(description, first_row(thread), scales, thread % 4, s);
+    } else {
+      *reinterpret_cast<float4*>(multiplier) =
+          *reinterpret_cast<const float4*>(scales->multiplier[thread / 64]);
+    }
     const float factor[2] = {rows[0].factor, rows[1].factor};
     rows[0].factor = rows[1].factor = 1.0f;
     RowBias bias[2];
+    bool in_product[2] = {true, true};  // the rows' sums of this tile
     // Only scores above m matter; where no m is negative they are positive. The general form gives
     // the same bits, whatever the neighbours in the warp are.
-    const bool special = (scales->masked >> group_ & 1) != 0 || scales->whole_sum_unit == 0.0f ||
+    const bool special = is_cut(scales) || scales->whole_sum_unit == 0.0f ||
                          scales->reference != common_reference_ ||
                          !(rows[0].m >= 0.0f && rows[1].m >= 0.0f);
     if (__any_sync(kWholeWarp, special)) {
-      renew_rows<true>(s, multiplier, rows, bias, scales, thread, description);
+      renew_rows<true>(s, multiplier, rows, bias, scales, thread, description, in_product);
     } else {
-      renew_rows<false>(s, multiplier, rows, bias, scales, thread, description);
+      renew_rows<false>(s, multiplier, rows, bias, scales, thread, description, in_product);
     }
     if constexpr (kAdd) add_product(o, t, factor);
-    exponentials(s, p, multiplier, bias);
+    if (kPerToken && missing_any(in_product)) {  // not earlier: registers of the product are free
+      const int4 stored = *references(thread);
+      sum_rows(s, multiplier, rows, scales, {stored.x, stored.y}, in_product, thread % 4);
+    }
+    exponentials(s, p, multiplier, bias, scales, thread % 4);
   }
 
   FLAMIA_DEVICE static void exponentials(float (&s)[kScores], uint32_t (&p)[4][4],
-                                         const float (&multiplier)[kBlocksPerTile],
-                                         const RowBias (&bias)[2]) {
+                                         const float (&multiplier)[kMultipliers],
+                                         const RowBias (&bias)[2], const Scales* scales, int quad) {
     constexpr int kWords = kScores / 4;
 #pragma unroll
     for (int word = 0; word < kWords; ++word) {
-      const int first = first_of_word(word);
+      const int half = word % 2;
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
-        float& x = s[first + k / 2 * 4 + k % 2];
-        x = ptx::exp2_approximate(fma_f32(x, multiplier[word / 4], bias[word % 2].block[word / 4]));
+        const int i = first_of_word(word) + k / 2 * 4 + k % 2;
+        float factor, addend;
+        if constexpr (kPerToken) {
+          const float2 exponent = column_pair(scales->value_exponent, i / 4, quad);
+          factor = multiplier[half];
+          addend = bias[half].block[0] + (k % 2 == 0 ? exponent.x : exponent.y);
+        } else {
+          factor = multiplier[word / 4];
+          addend = bias[half].block[word / 4];
+        }
+        s[i] = exponential<kConfig.exponential>(fma_f32(s[i], factor, addend), i / 4, quad);
       }
     }
 #pragma unroll
@@ -410,7 +487,7 @@ class ForwardConsumer {
     }
   }
 
-  FLAMIA_DEVICE void attend(const WorkDescription* description, uint32_t buffer) {
+  FLAMIA_DEVICE void attend(const Work* description, uint32_t buffer) {
     float o[kOutputs];
 #pragma unroll
     for (int i = 0; i < kOutputs; ++i) o[i] = 0.0f;
@@ -426,8 +503,8 @@ class ForwardConsumer {
     arrive(base_ + Map::kQueryEmpty + 8 * buffer);
   }
 
-  FLAMIA_DEVICE void attend_tiles(const WorkDescription* description, uint32_t buffer,
-                                  uint32_t left, float (&o)[kOutputs], Row (&rows)[2]) {
+  FLAMIA_DEVICE void attend_tiles(const Work* description, uint32_t buffer, uint32_t left,
+                                  float (&o)[kOutputs], Row (&rows)[2]) {
     float s[kScores];
     float t[kProducts];
     uint32_t p[4][4];
