@@ -67,17 +67,20 @@ Operands operands_of(const Problem& problem, Workspace workspace, const ForwardW
 QuantizeArgs quantize_args(const Plan& plan, const ForwardTensors& tensors,
                            const Schedule& schedule, const Operands& operands) {
   const int32_t hadamard = plan.conventions.hadamard == Hadamard::kOn ? 1 : 0;
+  const int32_t per_token = plan.conventions.safety == Safety::kExact ? 1 : 0;
   QuantizeArgs args{};
   args.count = 3;
-  args.tensors[0] = {bf16_input(tensors.q), operands.q, schedule.query_blocks, hadamard, 0, 0, 0,
-                     QuantizeForm::kE4m3,   nullptr};
-  args.tensors[1] = {bf16_input(tensors.k), operands.k, schedule.key_blocks, hadamard, 0, 0, 0,
-                     QuantizeForm::kE4m3,   nullptr};
+  args.tensors[0] = {
+      bf16_input(tensors.q), operands.q, schedule.query_blocks, hadamard, per_token, 0, 0,
+      QuantizeForm::kE4m3,   nullptr};
+  args.tensors[1] = {
+      bf16_input(tensors.k), operands.k, schedule.key_blocks, hadamard, per_token, 0, 0,
+      QuantizeForm::kE4m3,   nullptr};
   args.tensors[2] = {bf16_input(tensors.v),
                      operands.v,
                      schedule.key_blocks,
                      0,
-                     0,
+                     per_token,
                      0,
                      static_cast<int32_t>(TokenOrder::kAccumulator),
                      QuantizeForm::kE4m3,
@@ -113,10 +116,14 @@ ForwardArgs forward_args(const Plan& plan, const ForwardTensors& tensors, const 
   return args;
 }
 
+ForwardVariant variant_of(const Conventions& conventions) {
+  return {conventions.safety, conventions.exponential};
+}
+
 /// The launches that make up a call, in order on the stream.
 Status enqueue(const Plan& plan, const ForwardTensors& tensors, Workspace workspace,
                int multiprocessors, void* stream) {
-  const ForwardWorkspace map = forward_workspace(plan.problem);
+  const ForwardWorkspace map = forward_workspace(plan.problem, plan.conventions);
   const ScheduleArgs schedule = schedule_args(plan, tensors, workspace, map);
   const Operands operands = operands_of(plan.problem, workspace, map);
   if (Status status = build_schedule(schedule, stream); !status.ok()) return status;
@@ -126,7 +133,8 @@ Status enqueue(const Plan& plan, const ForwardTensors& tensors, Workspace worksp
   }
   const ForwardArgs attention = forward_args(plan, tensors, schedule.schedule, operands,
                                              at<uint32_t>(workspace, map.next_work));
-  return launch_forward(attention, plan.problem.head_dim, multiprocessors, stream);
+  return launch_forward(attention, plan.problem.head_dim, multiprocessors, stream,
+                        variant_of(plan.conventions));
 }
 
 class HopperBackend final : public Backend {
@@ -135,11 +143,11 @@ class HopperBackend final : public Backend {
     const bool wide = plan.problem.head_dim == 128;
     return concat(kScheduleDocumentsKernel.name, ", ", kScheduleExpandKernel.name, ", ",
                   kScheduleScatterKernel.name, ", ", (wide ? kQuantizeD128 : kQuantizeD64).name,
-                  ", ", (wide ? kForwardMxfp8D128 : kForwardMxfp8D64).name);
+                  ", ", forward_kernel(plan.problem.head_dim, variant_of(plan.conventions))->name);
   }
 
   size_t workspace_bytes(const Plan& plan, Pass pass) const override {
-    return pass == Pass::kForward ? forward_workspace(plan.problem).bytes : 0;
+    return pass == Pass::kForward ? forward_workspace(plan.problem, plan.conventions).bytes : 0;
   }
 
   Status forward(const Plan& plan, const ForwardTensors& tensors, Workspace workspace, void* stream,

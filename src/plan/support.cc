@@ -170,8 +170,9 @@ class HopperRules {
   void check(const Problem& problem, const Options& options) {
     expect("path", options.path, Path::kMxfp8);
     expect("emulate", options.emulate, Family::kHopper);
-    expect("safety", options.safety, Safety::kDefault);
-    expect("exponential", options.exponential, Exponential::kExact);
+    if (options.safety == Safety::kExact && options.exponential == Exponential::kPolynomial) {
+      refuse("exponential", "be exact or schraudolph with safety exact", name(options.exponential));
+    }
     if (options.accumulate == Accumulate::kExact) {
       refuse("accumulate", "be auto or hw", name(options.accumulate));
     }

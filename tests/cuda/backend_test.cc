@@ -30,6 +30,12 @@ Options hopper(MaskKind mask) {
   return options;
 }
 
+Options exact(MaskKind mask) {
+  Options options = hopper(mask);
+  options.safety = Safety::kExact;
+  return options;
+}
+
 /// The same call on the CPU, with the sums of the tensor cores.
 test::Outputs on_cpu(Case* host, Options options) {
   options.backend = BackendKind::kCpu;
@@ -134,6 +140,13 @@ TEST(HopperForward, OtherNumbers) {
         o->tau = 4.0f;
       },
       [](Options* o) { o->softmax_scale = 0.05f; },
+      [](Options* o) { o->safety = Safety::kExact; },
+      [](Options* o) { o->exponential = Exponential::kPolynomial; },
+      [](Options* o) { o->exponential = Exponential::kSchraudolph; },
+      [](Options* o) {
+        o->safety = Safety::kExact;
+        o->exponential = Exponential::kSchraudolph;
+      },
   };
   for (const auto& change : changes) {
     Options options = hopper(MaskKind::kCausal);
@@ -185,6 +198,7 @@ TEST(HopperForward, Batches) {
   compare_batch(70, 70, 64, hopper(MaskKind::kCausal));
   compare_batch(40, 150, 128, hopper(MaskKind::kCausal));
   compare_batch(40, 33, 64, hopper(MaskKind::kFull));
+  compare_batch(40, 150, 128, exact(MaskKind::kCausal));
 }
 
 bool same_outputs(const DeviceOutputs& a, const DeviceOutputs& b) {
@@ -204,6 +218,9 @@ TEST(HopperForward, OptionsChangeTheNumbers) {
       [](Options* o) {
         o->mask = {MaskKind::kWindow, 20, 0};
       },
+      [](Options* o) { o->safety = Safety::kExact; },
+      [](Options* o) { o->exponential = Exponential::kPolynomial; },
+      [](Options* o) { o->exponential = Exponential::kSchraudolph; },
   };
   Case host({{300}, {}, 1, 1, 128, 0});
   Options plain = hopper(MaskKind::kCausal);
@@ -292,8 +309,7 @@ TEST(HopperForward, WideLengths) {
 }
 
 /// A document's rows do not depend on what lies beside it, before it, or on the run.
-TEST(HopperForward, ADocumentAloneIsTheSameInsideARow) {
-  const Options options = hopper(MaskKind::kCausal);
+void expect_same_alone(const Options& options) {
   for (const int dim : {64, 128}) {
     Case alone({{150}, {}, 2, 1, dim, 0}, 7);
     DeviceCall single(&alone);
@@ -321,6 +337,31 @@ TEST(HopperForward, ADocumentAloneIsTheSameInsideARow) {
             << before;
       }
     }
+  }
+}
+
+TEST(HopperForward, ADocumentAloneIsTheSameInsideARow) {
+  expect_same_alone(hopper(MaskKind::kCausal));
+  expect_same_alone(exact(MaskKind::kCausal));
+}
+
+/// With exact safety no row changes with the tokens after it.
+TEST(HopperForward, LaterTokensLeaveExactRowsAsTheyWere) {
+  const Options options = exact(MaskKind::kCausal);
+  Case host({{150}, {}, 1, 1, 64, 0});
+  const DeviceOutputs wanted = DeviceCall(&host).run(options);
+  for (const int64_t last : {0, 30, 77, 127, 148}) {
+    Case changed({{150}, {}, 1, 1, 64, 0});
+    for (int64_t token = last + 1; token < 150; ++token) {
+      changed.scale_key_token(token, 1e4f);
+      for (int c = 0; c < 64; ++c) changed.q(token, 0, c) = float_to_bf16(1e4f);
+    }
+    const DeviceOutputs got = DeviceCall(&changed).run(options);
+    const auto rows = static_cast<size_t>(last) + 1;
+    EXPECT_EQ(std::memcmp(got.o.data(), wanted.o.data(), rows * 64 * 2), 0) << last;
+    EXPECT_EQ(std::memcmp(got.o_residual.data(), wanted.o_residual.data(), rows * 64 * 2), 0);
+    EXPECT_EQ(std::memcmp(got.lse.data(), wanted.lse.data(), rows * 4), 0) << last;
+    EXPECT_NE(std::memcmp(got.o.data(), wanted.o.data(), wanted.o.size() * 2), 0) << last;
   }
 }
 

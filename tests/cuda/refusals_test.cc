@@ -93,9 +93,9 @@ TEST_F(HopperRefusals, EveryBadOptionAtOnce) {
   const Status status = call_.enqueue(options);
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
   EXPECT_EQ(status.message(),
-            "attention_forward: path must be mxfp8 for backend hopper; got nvfp4; safety must be "
-            "default for backend hopper; got exact; exponential must be exact for backend hopper; "
-            "got polynomial; accumulate must be auto or hw for backend hopper; got exact; "
+            "attention_forward: path must be mxfp8 for backend hopper; got nvfp4; exponential must "
+            "be exact or schraudolph with safety exact for backend hopper; got polynomial; "
+            "accumulate must be auto or hw for backend hopper; got exact; "
             "softmax_scale must be > 0 for backend hopper; got -1");
 }
 
@@ -155,6 +155,22 @@ TEST_F(HopperRefusals, ExplainNamesDeviceKernelsAndMemory) {
   EXPECT_NE(line_of(text, "kernels").find("quantize"), std::string::npos);
   EXPECT_EQ(line_of(text, "workspace_forward_bytes"), std::to_string(call_.workspace.bytes));
   EXPECT_NE(line_of(text, "backward_refused"), "-");
+}
+
+TEST_F(HopperRefusals, ExplainNamesTheKernelOfEveryForm) {
+  Options options = hopper();
+  options.safety = Safety::kExact;
+  std::string text = explain(call_.problem, options);
+  EXPECT_NE(line_of(text, "kernels").find("flamia_sm90a_forward_mxfp8_exact_d64"),
+            std::string::npos)
+      << text;
+  call_.prepare(options);
+  EXPECT_EQ(line_of(text, "workspace_forward_bytes"), std::to_string(call_.workspace.bytes));
+  options.exponential = Exponential::kSchraudolph;
+  text = explain(call_.problem, options);
+  EXPECT_NE(line_of(text, "kernels").find("flamia_sm90a_forward_mxfp8_exact_schraudolph_d64"),
+            std::string::npos)
+      << text;
 }
 
 }  // namespace

@@ -356,6 +356,14 @@ TEST(HopperSupport, TakesWhatItsKernelsDo) {
     options.softmax_scale = 0.01f;
     options.delta = Delta::kOBf16;
     EXPECT_EQ(support_on(hopper_machine(), valid_problem(), options).message(), "");
+    for (const Safety safety : {Safety::kDefault, Safety::kExact}) {
+      options.safety = safety;
+      options.exponential = Exponential::kSchraudolph;
+      EXPECT_EQ(support_on(hopper_machine(), valid_problem(), options).message(), "");
+    }
+    options.safety = Safety::kDefault;
+    options.exponential = Exponential::kPolynomial;
+    EXPECT_EQ(support_on(hopper_machine(), valid_problem(), options).message(), "");
   }
 }
 
@@ -367,10 +375,12 @@ TEST(HopperSupport, RefusesEveryOtherChoiceByName) {
   const Refused all[] = {
       {[](Options* o) { o->path = Path::kAll4Bit; },
        "path must be mxfp8 for backend hopper; got all4bit"},
-      {[](Options* o) { o->safety = Safety::kExact; },
-       "safety must be default for backend hopper; got exact"},
-      {[](Options* o) { o->exponential = Exponential::kPolynomial; },
-       "exponential must be exact for backend hopper; got polynomial"},
+      {[](Options* o) {
+         o->safety = Safety::kExact;
+         o->exponential = Exponential::kPolynomial;
+       },
+       "exponential must be exact or schraudolph with safety exact for backend hopper; got "
+       "polynomial"},
       {[](Options* o) { o->accumulate = Accumulate::kExact; },
        "accumulate must be auto or hw for backend hopper; got exact"},
       {[](Options* o) { o->promote = Promote::kNone; },
@@ -383,11 +393,10 @@ TEST(HopperSupport, RefusesEveryOtherChoiceByName) {
        "softmax_scale must be > 0 for backend hopper; got -2"},
       {[](Options* o) {
          o->emulate = Family::kBlackwell;
-         o->safety = Safety::kExact;
+         o->promote = Promote::kNone;
        },
-       "emulate must be hopper for backend hopper; got blackwell; safety must be default for "
-       "backend "
-       "hopper; got exact"},
+       "emulate must be hopper for backend hopper; got blackwell; promote must be tile for backend "
+       "hopper; got none"},
   };
   for (const Refused& one : all) {
     Options options;
