@@ -18,14 +18,13 @@
 
 #include "kernels/hopper/forward_config.h"
 #include "kernels/hopper/forward_load.cuh"
+#include "kernels/hopper/forward_rows.cuh"
 #include "numerics/key_fold.h"
 #include "numerics/online_softmax.h"
 #include "plan/kernel_info.h"
 #include "ptx/barrier.cuh"
-#include "ptx/bulk_copy.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/descriptors.h"
-#include "ptx/shared_matrix.cuh"
 #include "ptx/warp.cuh"
 #include "ptx/wgmma.cuh"
 
@@ -38,7 +37,6 @@ class ForwardConsumer {
   static constexpr int kScores = kKeyTile / 2;               // accumulators of S per thread
   static constexpr int kOutputs = kHeadDim / 2;              // of O
   static constexpr int kProducts = kOutputs + kSumRows / 2;  // of P V with the row sum
-  static constexpr uint32_t kWholeWarp = 0xffffffffu;
   static constexpr int kNoCommonReference = 1 << 20;
 
  public:
@@ -67,21 +65,6 @@ class ForwardConsumer {
   };
   /// Whether the row sum takes nothing from the product: its sign bit is set.
   FLAMIA_DEVICE static bool is_complete(float l) { return (float_bits(l) & kFloatSignBit) != 0; }
-  /// Thread among the consumers. Asked for where it is needed: what is derived from it would
-  /// otherwise live in registers throughout.
-  FLAMIA_DEVICE static int consumer_thread() {
-    int thread = static_cast<int>(threadIdx.x) - kFirstConsumer;
-    asm volatile("" : "+r"(thread));
-    return thread;
-  }
-  /// The first of the two rows of a thread, in the query tile.
-  FLAMIA_DEVICE static int first_row(int thread) { return thread / 32 * 16 + thread % 32 / 4; }
-
-  FLAMIA_DEVICE void arrive(uint32_t barrier) const {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier);
-  }
-
   FLAMIA_DEVICE void issue_scores(float (&s)[kScores], uint32_t buffer, uint32_t stage) const {
     const uint32_t query = ptx::wgmma_descriptor_low(base_ + Map::kQuery) +
                            (buffer * Map::kQueryBytes + group_ * (Map::kQueryBytes / 2)) / 16;
@@ -109,16 +92,6 @@ class ForwardConsumer {
 
   FLAMIA_DEVICE const TileScales* scales_of(uint32_t tile) const {
     return reinterpret_cast<const TileScales*>(shared_ + Map::kScales) + tile % Map::kScaleSlots;
-  }
-
-  /// The row maximum and the factor of what was accumulated.
-  FLAMIA_DEVICE void renew(Row* row, float tile_max) const {
-    tile_max = max_number(tile_max, __shfl_xor_sync(kWholeWarp, tile_max, 1));
-    tile_max = max_number(tile_max, __shfl_xor_sync(kWholeWarp, tile_max, 2));
-    if (tile_max - row->m > args_.tau) {
-      row->factor = ptx::exp2_approximate(row->m - tile_max);
-      row->m = tile_max;
-    }
   }
 
   /// Largest V exponent of the key blocks that a row sees in the tile.
@@ -164,48 +137,6 @@ class ForwardConsumer {
     sum += __shfl_xor_sync(kWholeWarp, sum, 1);
     sum += __shfl_xor_sync(kWholeWarp, sum, 2);
     return sum * pow2(-reference);
-  }
-
-  /// How many of a thread's 32 columns (8 j + b for j < 16, b < 2) are below `column`.
-  FLAMIA_DEVICE static int columns_below(int column) {
-    const int inside = larger(smaller(column, kKeyTile), 0);
-    return inside / 8 * 2 + smaller(inside % 8, 2);
-  }
-  FLAMIA_DEVICE static uint32_t low_bits(int count) {
-    return count >= 32 ? ~0u : (1u << count) - 1;
-  }
-
-  /// Scores outside what the rows see become -inf.
-  FLAMIA_DEVICE static void mask(float (&s)[kScores], const VisibleKeys (&seen)[2], int quad) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const uint32_t visible = low_bits(columns_below(seen[half].end - quad * 2)) &
-                               ~low_bits(columns_below(seen[half].begin - quad * 2));
-#pragma unroll
-      for (int i = 0; i < kKeyTile / 4; ++i) {
-        float& score = s[i / 2 * 4 + 2 * half + i % 2];
-        if ((visible & 1u << i) == 0) score = -kFloatInfinity;
-      }
-    }
-  }
-
-  /// Largest of eight accumulators of a row half and key block. kPositive: by their bits, three at
-  /// a time, which is right if any is positive (below that it gives some negative value).
-  template <bool kPositive>
-  FLAMIA_DEVICE static float largest_of_block(const float* s) {
-    if constexpr (kPositive) {
-      int bits[8];
-#pragma unroll
-      for (int i = 0; i < 8; ++i) bits[i] = __float_as_int(s[i / 2 * 4 + i % 2]);
-      const int first = __vimax3_s32(bits[0], bits[1], bits[2]);
-      const int second = __vimax3_s32(bits[3], bits[4], bits[5]);
-      return __int_as_float(__vimax3_s32(max(first, second), bits[6], bits[7]));
-    } else {
-      float block = s[0];
-#pragma unroll
-      for (int i = 1; i < 8; ++i) block = max_number(block, s[i / 2 * 4 + i % 2]);
-      return block;
-    }
   }
 
   /// Largest scores of the two rows among this thread's columns, in base 2.
@@ -291,22 +222,20 @@ class ForwardConsumer {
                                 int thread, const WorkDescription* description) {
     VisibleKeys seen[2] = {{0, kKeyTile}, {0, kKeyTile}};  // of the tile
     if (kGeneral && (scales->masked >> group_ & 1) != 0) {
-      const int position = description->item.position + first_row(thread);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        seen[half] = visible_keys(args_, description->item.keys, position + 8 * half);
-        seen[half].begin = larger(seen[half].begin - scales->first_key, 0);
-        seen[half].end = smaller(seen[half].end - scales->first_key, kKeyTile);
+        seen[half] =
+            visible_tile_keys(args_, description->item, scales, first_row(thread) + 8 * half);
       }
-      mask(s, seen, thread % 4);
+      mask_scores(s, seen, thread % 4);
     }
     float tile_max[2];
     largest_scores<!kGeneral>(s, multiplier, tile_max);
     const bool first[2] = {rows[0].m == -kFloatInfinity, rows[1].m == -kFloatInfinity};
     const bool grows = tile_max[0] - rows[0].m > args_.tau || tile_max[1] - rows[1].m > args_.tau;
     if (__any_sync(kWholeWarp, grows)) {
-      renew(&rows[0], tile_max[0]);
-      renew(&rows[1], tile_max[1]);
+      renew_maximum(tile_max[0], args_.tau, &rows[0].m, &rows[0].factor);
+      renew_maximum(tile_max[1], args_.tau, &rows[1].m, &rows[1].factor);
     }
     rows[0].l *= rows[0].factor;
     rows[1].l *= rows[1].factor;
@@ -423,7 +352,7 @@ class ForwardConsumer {
     if (count > 0) attend_tiles(description, buffer, count, o, rows);
     store(description, o, rows);
     asm volatile("" : "+r"(buffer));  // its address need not live in a register until here
-    arrive(base_ + Map::kQueryEmpty + 8 * buffer);
+    warp_arrive(base_ + Map::kQueryEmpty + 8 * buffer);
   }
 
   FLAMIA_DEVICE void attend_tiles(const WorkDescription* description, uint32_t buffer,
@@ -440,7 +369,7 @@ class ForwardConsumer {
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
     ptx::pin(s);
-    arrive(base_ + Map::kKeyEmpty + 8 * stage);
+    warp_arrive(base_ + Map::kKeyEmpty + 8 * stage);
     softmax<false>(s, p, o, t, rows, description);
 
     while (--left > 0) {
@@ -458,8 +387,8 @@ class ForwardConsumer {
       ptx::wgmma_wait<0>();
       ptx::pin(t);
       ptx::pin(s);
-      arrive(base_ + Map::kValueEmpty + 8 * value_stage);
-      arrive(base_ + Map::kKeyEmpty + 8 * stage);
+      warp_arrive(base_ + Map::kValueEmpty + 8 * value_stage);
+      warp_arrive(base_ + Map::kKeyEmpty + 8 * stage);
       add_sums(t, rows, tiles_ - 1);
       softmax<true>(s, p, o, t, rows, description);
     }
@@ -470,7 +399,7 @@ class ForwardConsumer {
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
     ptx::pin(t);
-    arrive(base_ + Map::kValueEmpty + 8 * stage);
+    warp_arrive(base_ + Map::kValueEmpty + 8 * stage);
     add_sums(t, rows, tiles_);
     add_product(o, t, {rows[0].factor, rows[1].factor});
     ++tiles_;
@@ -479,95 +408,11 @@ class ForwardConsumer {
   /// Writes O, its residual and the log-sum-exp of the rows that exist.
   FLAMIA_DEVICE void store(const WorkDescription* description, float (&o)[kOutputs],
                            const Row (&rows)[2]) const {
-    const int thread = consumer_thread();
-    const int first = first_row(thread);
-    const RowPlace place(args_, description->item.query_token);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const Row& row = rows[half];
-      const bool empty = row.m == -kFloatInfinity;
-      const float inverse = ptx::reciprocal_approximate(row.l);
-#pragma unroll
-      for (int i = 0; i < kOutputs; i += 4) {
-        o[i + 2 * half] *= inverse;
-        o[i + 2 * half + 1] *= inverse;
-      }
-      if (__any_sync(kWholeWarp, empty)) {  // nothing was added, unless zeros times NaN
-#pragma unroll
-        for (int i = 0; i < kOutputs; i += 4) {
-          o[i + 2 * half] = empty ? 0.0f : o[i + 2 * half];
-          o[i + 2 * half + 1] = empty ? 0.0f : o[i + 2 * half + 1];
-        }
-      }
-      if (thread % 4 == 0 && first + 8 * half < description->item.rows) {
-        const int4 reference = *references(thread);
-        const float lse =
-            kLn2 * (row.m + static_cast<float>(half == 0 ? reference.x : reference.y) +
-                    ptx::log2_approximate(row.l) - args_.p_log2);
-        args_.lse
-            .data[place.batch * args_.lse.batch_stride + description->head * args_.lse.head_stride +
-                  (place.position + first + 8 * half) * args_.lse.token_stride] =
-            empty ? kEmptyLse : lse;
-      }
-    }
-    uint32_t main[kOutputs / 2];
-#pragma unroll
-    for (int i = 0; i < kOutputs / 2; ++i) main[i] = ptx::pack_bf16x2(o[2 * i], o[2 * i + 1]);
-    store_rows(description, args_.o, main, thread);
-    if (args_.o_residual.data == nullptr) return;
-#pragma unroll
-    for (int i = 0; i < kOutputs / 2; ++i) {
-      main[i] = ptx::pack_bf16x2(o[2 * i] - bits_float(main[i] << 16),
-                                 o[2 * i + 1] - bits_float(main[i] & 0xffff0000u));
-    }
-    store_rows(description, args_.o_residual, main, thread);
-  }
-
-  /// Where a token's rows are.
-  struct RowPlace {
-    int64_t batch, position;
-    FLAMIA_DEVICE RowPlace(const ForwardArgs& args, int token) : batch(0), position(token) {
-      if (args.batch_length > 0) {
-        batch = token / args.batch_length;
-        position = token % args.batch_length;
-      }
-    }
-  };
-
-  /// Sixteen rows of this warp, as accumulator fragments, through shared memory, so that they leave
-  /// in whole lines.
-  FLAMIA_DEVICE void store_rows(const WorkDescription* description, const Bf16Output& output,
-                                const uint32_t (&pairs)[kOutputs / 2], int thread) const {
-    const int lane = thread % 32;
-    const int warp = thread / 32;
-    const uint32_t rows = base_ + Map::kOutput + warp * Map::kOutputBytes;
-    // Matrices of a store: rows 0-7 and 8-15 of eight columns, then of the next eight.
-    const uint32_t address =
-        rows + (lane % 16) * Map::kOutputRowBytes + static_cast<uint32_t>(lane / 16) * 16;
-    __syncwarp();
-#pragma unroll
-    for (int k = 0; k < kHeadDim / 16; ++k) {
-      ptx::store_matrices(address + 32 * k,
-                          {pairs[4 * k], pairs[4 * k + 1], pairs[4 * k + 2], pairs[4 * k + 3]});
-    }
-    __syncwarp();
-    constexpr int kVectors = kHeadDim / 8;  // of a row
-    constexpr int kRowsAtOnce = 32 / kVectors;
-    const int column = lane % kVectors;
-    const unsigned char* source = shared_ + Map::kOutput + warp * Map::kOutputBytes + column * 16;
-    // The rows of a tile are neighbours: a sequence of a batch is a document.
-    const RowPlace place(args_, description->item.query_token);
-    uint16_t* destination = output.data + place.batch * output.batch_stride +
-                            place.position * output.token_stride +
-                            description->head * output.head_stride + column * 8;
-#pragma unroll
-    for (int r = 0; r < 16; r += kRowsAtOnce) {
-      const int row = r + lane / kVectors;
-      if (warp * 16 + row < description->item.rows) {
-        *reinterpret_cast<uint4*>(destination + (warp * 16 + row) * output.token_stride) =
-            *reinterpret_cast<const uint4*>(source + row * Map::kOutputRowBytes);
-      }
-    }
+    const int4 reference = *references(consumer_thread());
+    const RowResult results[2] = {
+        {rows[0].l, rows[0].m + static_cast<float>(reference.x), rows[0].m == -kFloatInfinity},
+        {rows[1].l, rows[1].m + static_cast<float>(reference.y), rows[1].m == -kFloatInfinity}};
+    store_results<kConfig>(args_, shared_, description, o, results);
   }
 
   const ForwardArgs& args_;
