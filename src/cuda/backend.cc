@@ -47,41 +47,57 @@ ScheduleArgs schedule_args(const Plan& plan, const ForwardTensors& tensors, Work
   return args;
 }
 
+/// Blocks of Q, K and V in the workspace. Payloads that are not transposed, in E4M3 or BF16, are
+/// row_codes.
 struct Operands {
   QuantizedOperand q, k, v;
 };
 
-Operands operands_of(const Problem& problem, Workspace workspace, const ForwardWorkspace& map) {
+Operands operands_of(const Plan& plan, Workspace workspace, const ForwardWorkspace& map) {
+  const Problem& problem = plan.problem;
   const int64_t query_blocks = token_block_capacity(problem.query_tokens, problem.documents);
   const int64_t key_blocks = token_block_capacity(problem.key_tokens, problem.documents);
+  const bool transposed = plan.conventions.path != Path::kBf16;
+  auto* v = at<uint8_t>(workspace, map.v_codes);
   Operands result{};
   result.q = {at<uint8_t>(workspace, map.q_codes), nullptr, at<int8_t>(workspace, map.q_exponents),
               query_blocks};
   result.k = {at<uint8_t>(workspace, map.k_codes), nullptr, at<int8_t>(workspace, map.k_exponents),
               key_blocks};
-  result.v = {nullptr, at<uint8_t>(workspace, map.v_codes), at<int8_t>(workspace, map.v_exponents),
-              key_blocks};
+  result.v = {transposed ? nullptr : v, transposed ? v : nullptr,
+              at<int8_t>(workspace, map.v_exponents), key_blocks};
+  return result;
+}
+
+ForwardForm forward_form(Path path) {
+  return path == Path::kBf16 ? ForwardForm::kBf16 : ForwardForm::kMxfp8;
+}
+
+QuantizeTensor quantize_tensor(const TensorView& view, const QuantizedOperand& operand,
+                               const TokenBlockRange* blocks, QuantizeForm form) {
+  QuantizeTensor result{};
+  result.input = bf16_input(view);
+  result.output = operand;
+  result.blocks = blocks;
+  result.order = static_cast<int32_t>(TokenOrder::kAccumulator);
+  result.form = form;
+  if (form != QuantizeForm::kE4m3) {
+    result.row_bf16 = reinterpret_cast<uint16_t*>(operand.row_codes);
+  }
   return result;
 }
 
 QuantizeArgs quantize_args(const Plan& plan, const ForwardTensors& tensors,
                            const Schedule& schedule, const Operands& operands) {
-  const int32_t hadamard = plan.conventions.hadamard == Hadamard::kOn ? 1 : 0;
+  const bool bf16 = plan.conventions.path == Path::kBf16;
+  const QuantizeForm form = bf16 ? QuantizeForm::kBf16 : QuantizeForm::kE4m3;
   QuantizeArgs args{};
   args.count = 3;
-  args.tensors[0] = {bf16_input(tensors.q), operands.q, schedule.query_blocks, hadamard, 0, 0, 0,
-                     QuantizeForm::kE4m3,   nullptr};
-  args.tensors[1] = {bf16_input(tensors.k), operands.k, schedule.key_blocks, hadamard, 0, 0, 0,
-                     QuantizeForm::kE4m3,   nullptr};
-  args.tensors[2] = {bf16_input(tensors.v),
-                     operands.v,
-                     schedule.key_blocks,
-                     0,
-                     0,
-                     0,
-                     static_cast<int32_t>(TokenOrder::kAccumulator),
-                     QuantizeForm::kE4m3,
-                     nullptr};
+  args.tensors[0] = quantize_tensor(tensors.q, operands.q, schedule.query_blocks, form);
+  args.tensors[1] = quantize_tensor(tensors.k, operands.k, schedule.key_blocks, form);
+  args.tensors[2] = quantize_tensor(tensors.v, operands.v, schedule.key_blocks, form);
+  const int32_t hadamard = plan.conventions.hadamard == Hadamard::kOn ? 1 : 0;
+  args.tensors[0].hadamard = args.tensors[1].hadamard = hadamard;
   return args;
 }
 
@@ -110,15 +126,16 @@ ForwardArgs forward_args(const Plan& plan, const ForwardTensors& tensors, const 
   args.tau = conventions.tau;
   args.reverse = conventions.kv_order == KvOrder::kReverse ? 1 : 0;
   args.sum_of_p = conventions.row_sum == RowSum::kP ? 1 : 0;
+  args.form = forward_form(conventions.path);
   return args;
 }
 
 /// The launches that make up a call, in order on the stream.
 Status enqueue(const Plan& plan, const ForwardTensors& tensors, Workspace workspace,
                int multiprocessors, void* stream) {
-  const ForwardWorkspace map = forward_workspace(plan.problem);
+  const ForwardWorkspace map = forward_workspace(plan.problem, plan.conventions);
   const ScheduleArgs schedule = schedule_args(plan, tensors, workspace, map);
-  const Operands operands = operands_of(plan.problem, workspace, map);
+  const Operands operands = operands_of(plan, workspace, map);
   if (Status status = build_schedule(schedule, stream); !status.ok()) return status;
   const QuantizeArgs quantizers = quantize_args(plan, tensors, schedule.schedule, operands);
   if (Status status = launch_quantize(quantizers, plan.problem.head_dim, stream); !status.ok()) {
@@ -132,14 +149,16 @@ Status enqueue(const Plan& plan, const ForwardTensors& tensors, Workspace worksp
 class HopperBackend final : public Backend {
  public:
   std::string kernels(const Plan& plan, Pass) const override {
-    const bool wide = plan.problem.head_dim == 128;
+    const int32_t dim = plan.problem.head_dim;
+    const ForwardTensors none{};
+    const KernelInfo& quantizer = quantize_kernel(quantize_args(plan, none, {}, {}), dim);
     return concat(kScheduleDocumentsKernel.name, ", ", kScheduleExpandKernel.name, ", ",
-                  kScheduleScatterKernel.name, ", ", (wide ? kQuantizeD128 : kQuantizeD64).name,
-                  ", ", (wide ? kForwardMxfp8D128 : kForwardMxfp8D64).name);
+                  kScheduleScatterKernel.name, ", ", quantizer.name, ", ",
+                  forward_kernel(forward_form(plan.conventions.path), dim).name);
   }
 
   size_t workspace_bytes(const Plan& plan, Pass pass) const override {
-    return pass == Pass::kForward ? forward_workspace(plan.problem).bytes : 0;
+    return pass == Pass::kForward ? forward_workspace(plan.problem, plan.conventions).bytes : 0;
   }
 
   Status forward(const Plan& plan, const ForwardTensors& tensors, Workspace workspace, void* stream,

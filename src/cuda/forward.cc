@@ -14,6 +14,11 @@ constexpr const char* kFunction = "launch_forward";
 
 }  // namespace
 
+const KernelInfo& forward_kernel(ForwardForm form, int head_dim) {
+  if (form == ForwardForm::kBf16) return head_dim == 128 ? kForwardBf16D128 : kForwardBf16D64;
+  return head_dim == 128 ? kForwardMxfp8D128 : kForwardMxfp8D64;
+}
+
 Status launch_forward(const ForwardArgs& args, int head_dim, int sms, void* stream) {
   if (head_dim != 64 && head_dim != 128) {
     return invalid_argument(kFunction, "head_dim", "be 64 or 128", concat(head_dim));
@@ -28,7 +33,7 @@ Status launch_forward(const ForwardArgs& args, int head_dim, int sms, void* stre
     return {StatusCode::kDeviceError,
             concat(kFunction, ": reset of the work counter: ", cudaGetErrorString(error))};
   }
-  const KernelInfo& kernel = head_dim == 128 ? kForwardMxfp8D128 : kForwardMxfp8D64;
+  const KernelInfo& kernel = forward_kernel(args.form, head_dim);
   const LaunchShape shape{dim3(static_cast<unsigned>(sms)), kernel.shared_bytes, false};
   return launch(kFunction, kernel, shape, &args, stream);
 }

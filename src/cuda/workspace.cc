@@ -25,10 +25,13 @@ class Layout {
 
 }  // namespace
 
-ForwardWorkspace forward_workspace(const Problem& problem) {
+ForwardWorkspace forward_workspace(const Problem& problem, const Conventions& conventions) {
   const int64_t query_blocks = token_block_capacity(problem.query_tokens, problem.documents);
   const int64_t key_blocks = token_block_capacity(problem.key_tokens, problem.documents);
-  const int64_t block_bytes = token_block_bytes(problem.head_dim);
+  const bool bf16 = conventions.path == Path::kBf16;
+  const int64_t block_bytes =
+      bf16 ? bf16_block_bytes(problem.head_dim) : token_block_bytes(problem.head_dim);
+  const int64_t exponents = bf16 ? 0 : 1;  // of a block
   Layout layout;
   ForwardWorkspace result;
   result.counts = layout.take(1, sizeof(ScheduleCounts));
@@ -42,11 +45,11 @@ ForwardWorkspace forward_workspace(const Problem& problem) {
                       problem.query_tokens, problem.key_tokens, problem.documents)),
                   1);
   result.q_codes = layout.take(problem.heads * query_blocks, block_bytes);
-  result.q_exponents = layout.take(problem.heads * query_blocks, 1);
+  result.q_exponents = layout.take(problem.heads * query_blocks, exponents);
   result.k_codes = layout.take(problem.kv_heads * key_blocks, block_bytes);
-  result.k_exponents = layout.take(problem.kv_heads * key_blocks, 1);
+  result.k_exponents = layout.take(problem.kv_heads * key_blocks, exponents);
   result.v_codes = layout.take(problem.kv_heads * key_blocks, block_bytes);
-  result.v_exponents = layout.take(problem.kv_heads * key_blocks, 1);
+  result.v_exponents = layout.take(problem.kv_heads * key_blocks, exponents);
   result.bytes = layout.bytes();
   return result;
 }

@@ -168,7 +168,9 @@ class HopperRules {
   explicit HopperRules(Refusals* refusals) : refusals_(refusals) {}
 
   void check(const Problem& problem, const Options& options) {
-    expect("path", options.path, Path::kMxfp8);
+    if (options.path != Path::kMxfp8 && options.path != Path::kBf16) {
+      refuse("path", "be mxfp8 or bf16", name(options.path));
+    }
     expect("emulate", options.emulate, Family::kHopper);
     expect("safety", options.safety, Safety::kDefault);
     expect("exponential", options.exponential, Exponential::kExact);

@@ -85,7 +85,7 @@ TEST_F(HopperRefusals, HostMemory) {
 
 TEST_F(HopperRefusals, EveryBadOptionAtOnce) {
   Options options = hopper();
-  options.path = Path::kNvfp4;
+  options.path = Path::kAll4Bit;
   options.safety = Safety::kExact;
   options.exponential = Exponential::kPolynomial;
   options.accumulate = Accumulate::kExact;
@@ -93,7 +93,8 @@ TEST_F(HopperRefusals, EveryBadOptionAtOnce) {
   const Status status = call_.enqueue(options);
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
   EXPECT_EQ(status.message(),
-            "attention_forward: path must be mxfp8 for backend hopper; got nvfp4; safety must be "
+            "attention_forward: path must be mxfp8 or bf16 for backend hopper; got all4bit; safety "
+            "must be "
             "default for backend hopper; got exact; exponential must be exact for backend hopper; "
             "got polynomial; accumulate must be auto or hw for backend hopper; got exact; "
             "softmax_scale must be > 0 for backend hopper; got -1");
@@ -155,6 +156,11 @@ TEST_F(HopperRefusals, ExplainNamesDeviceKernelsAndMemory) {
   EXPECT_NE(line_of(text, "kernels").find("quantize"), std::string::npos);
   EXPECT_EQ(line_of(text, "workspace_forward_bytes"), std::to_string(call_.workspace.bytes));
   EXPECT_NE(line_of(text, "backward_refused"), "-");
+  Options bf16 = hopper();
+  bf16.path = Path::kBf16;
+  const std::string kernels = line_of(explain(call_.problem, bf16), "kernels");
+  EXPECT_NE(kernels.find("flamia_shared_quantize_forms_d64"), std::string::npos) << kernels;
+  EXPECT_NE(kernels.find("flamia_sm90a_forward_bf16_d64"), std::string::npos) << kernels;
 }
 
 }  // namespace

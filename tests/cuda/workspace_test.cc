@@ -25,7 +25,7 @@ Problem problem_of(int64_t query_tokens, int64_t key_tokens, int32_t documents) 
 
 TEST(ForwardWorkspace, ExtentsFollowOneAnotherAligned) {
   for (const int64_t tokens : {int64_t{0}, int64_t{1}, int64_t{1000}, int64_t{131072}}) {
-    const ForwardWorkspace map = forward_workspace(problem_of(tokens, tokens + 7, 40));
+    const ForwardWorkspace map = forward_workspace(problem_of(tokens, tokens + 7, 40), {});
     const std::vector<Extent> extents = {map.counts,      map.next_work,   map.query_blocks,
                                          map.key_blocks,  map.items,       map.schedule_scratch,
                                          map.q_codes,     map.q_exponents, map.k_codes,
@@ -43,7 +43,7 @@ TEST(ForwardWorkspace, ExtentsFollowOneAnotherAligned) {
 
 TEST(ForwardWorkspace, HoldsTheBlocksOfAnyLengths) {
   const Problem problem = problem_of(1000, 500, 40);
-  const ForwardWorkspace map = forward_workspace(problem);
+  const ForwardWorkspace map = forward_workspace(problem, {});
   const auto queries = static_cast<size_t>(token_block_capacity(1000, 40));
   const auto keys = static_cast<size_t>(token_block_capacity(500, 40));
   EXPECT_EQ(map.query_blocks.bytes, queries * 8);
@@ -57,10 +57,22 @@ TEST(ForwardWorkspace, HoldsTheBlocksOfAnyLengths) {
   EXPECT_EQ(map.schedule_scratch.bytes, schedule_scratch_bytes(1000, 500, 40));
 }
 
+TEST(ForwardWorkspace, HoldsBf16WithoutExponents) {
+  Conventions conventions;
+  conventions.path = Path::kBf16;
+  const ForwardWorkspace map = forward_workspace(problem_of(1000, 500, 40), conventions);
+  const auto queries = static_cast<size_t>(token_block_capacity(1000, 40));
+  const auto keys = static_cast<size_t>(token_block_capacity(500, 40));
+  EXPECT_EQ(map.q_codes.bytes, 6 * queries * 32 * 128 * 2);
+  EXPECT_EQ(map.k_codes.bytes, 2 * keys * 32 * 128 * 2);
+  EXPECT_EQ(map.v_codes.bytes, map.k_codes.bytes);
+  EXPECT_EQ(map.q_exponents.bytes + map.k_exponents.bytes + map.v_exponents.bytes, 0u);
+}
+
 TEST(ForwardWorkspace, CountsInMoreThan32Bits) {
   Problem problem = problem_of(INT32_MAX, INT32_MAX, 1);
   problem.heads = problem.kv_heads = 8;
-  const ForwardWorkspace map = forward_workspace(problem);
+  const ForwardWorkspace map = forward_workspace(problem, {});
   EXPECT_GT(map.bytes, size_t{3} * 8 * INT32_MAX * 128);
   EXPECT_LT(map.bytes, size_t{3} * 8 * INT32_MAX * 130);
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/kernels/forward_compare.h"
+#include "tests/kernels/forward_inputs.h"
 
 namespace flamia::test {
 namespace {
@@ -21,30 +22,6 @@ Options with_window(int64_t left, int64_t right) {
   Options options;
   options.mask = {MaskKind::kWindow, left, right};
   return options;
-}
-
-/// Rows [first, first + count) of every head.
-ForwardResult rows_of(const ForwardResult& all, const Shape& shape, int64_t first, int64_t count) {
-  ForwardResult result;
-  const int64_t width = int64_t{shape.heads} * shape.dim;
-  const auto rows = [&](const std::vector<uint16_t>& from) {
-    return std::vector<uint16_t>(from.begin() + first * width,
-                                 from.begin() + (first + count) * width);
-  };
-  result.o = rows(all.o);
-  result.residual = rows(all.residual);
-  const int64_t tokens = static_cast<int64_t>(all.o.size()) / width;
-  for (int64_t head = 0; head < shape.heads; ++head) {
-    const auto begin = all.lse.begin() + head * tokens + first;
-    result.lse.insert(result.lse.end(), begin, begin + count);
-  }
-  return result;
-}
-
-/// Copies one document's rows of a tensor.
-void copy_rows(const std::vector<uint16_t>& from, int64_t from_row, std::vector<uint16_t>* to,
-               int64_t to_row, int64_t rows, int64_t width) {
-  std::copy_n(from.begin() + from_row * width, rows * width, to->begin() + to_row * width);
 }
 
 /// A document alone and inside rows of others, at several offsets.

@@ -1,17 +1,20 @@
-// Sizes of the MXFP8 forward kernel of sm_90a and its map of shared memory.
+// Sizes of the forward kernels of sm_90a and their map of shared memory.
 // Paper: 3.1, 3.6. Used by: the roles in forward_load.cuh and forward_math.cuh, the table of
 // kernels.
 //
 // One CTA: a producer warpgroup (its first warp copies) and two consumer warpgroups of 64 query
-// rows. A value tile carries eight rows more than head channels: constant rows, whose product with
-// P is the row sum.
+// rows. Where P and V are FP8, a value tile carries eight rows more than head channels: constant
+// rows, whose product with P is the row sum.
 #pragma once
 
 #include <cstdint>
 
 #include "base/bits.h"
+#include "base/macros.h"
 #include "numerics/token_block_scale.h"
+#include "plan/kernel_info.h"
 #include "problem/mask.h"
+#include "problem/token_blocks.h"
 #include "schedule/work_item.h"
 
 namespace flamia::hopper {
@@ -19,6 +22,19 @@ namespace flamia::hopper {
 struct ForwardConfig {
   int head_dim = 128;
   int stages = 4;  ///< key tiles, and value tiles, in flight
+  ForwardForm form = ForwardForm::kMxfp8;
+
+  FLAMIA_HD constexpr bool bf16_scores() const { return form != ForwardForm::kMxfp8; }
+  FLAMIA_HD constexpr bool bf16_values() const { return form == ForwardForm::kBf16; }
+  /// Bytes of a token block of Q or K, and of V.
+  FLAMIA_HD constexpr int score_block_bytes() const {
+    return bf16_scores() ? bf16_block_bytes(head_dim) : token_block_bytes(head_dim);
+  }
+  FLAMIA_HD constexpr int value_block_bytes() const {
+    return bf16_values() ? bf16_block_bytes(head_dim) : token_block_bytes(head_dim);
+  }
+  /// Matrices with rows of one swizzle span that a tile of Q or K consists of.
+  FLAMIA_HD constexpr int score_parts() const { return bf16_scores() ? head_dim / 64 : 1; }
 };
 
 inline constexpr int kConsumerGroups = 2;
@@ -56,11 +72,11 @@ struct alignas(16) WorkDescription {
 
 template <ForwardConfig kConfig>
 struct ForwardSharedMap {
-  static constexpr int kQueryBytes = kQueryTile * kConfig.head_dim;
-  static constexpr int kKeyBytes = kKeyTile * kConfig.head_dim;
-  /// 32 keys of V^T: head channels, then the constant rows.
-  static constexpr int kValueRows = kConfig.head_dim + kSumRows;
-  static constexpr int kValueBlockBytes = kValueRows * kTokenBlock;
+  static constexpr int kQueryBytes = kQueryTile / kTokenBlock * kConfig.score_block_bytes();
+  static constexpr int kKeyBytes = kBlocksPerTile * kConfig.score_block_bytes();
+  /// 32 keys of V; of V^T, head channels and then the constant rows.
+  static constexpr int kValueBlockBytes =
+      kConfig.value_block_bytes() + (kConfig.bf16_values() ? 0 : kSumRows * kTokenBlock);
   static constexpr int kValueBytes = kBlocksPerTile * kValueBlockBytes;
   /// More scales than stages: they are read after the keys of their tile were released.
   static constexpr int kScaleSlots = 2 * kConfig.stages;
@@ -75,7 +91,8 @@ struct ForwardSharedMap {
   /// V exponents that the two rows of each consumer thread are folded against, and how far they may
   /// fall.
   static constexpr int kReferences = kOutput + 4 * kConsumerGroups * kOutputBytes;
-  static constexpr int kScales = kReferences + 128 * kConsumerGroups * 16;
+  static constexpr int kScales =
+      kReferences + (kConfig.bf16_values() ? 0 : 128 * kConsumerGroups * 16);
   static constexpr int kWork =
       round_up(kScales + kScaleSlots * static_cast<int>(sizeof(TileScales)), 16);
   static constexpr int kBarriers = kWork + 2 * static_cast<int>(sizeof(WorkDescription));

@@ -36,11 +36,32 @@ FLAMIA_DEVICE VisibleKeys visible_keys(const ForwardArgs& args, int keys, int po
   return visible;
 }
 
+/// Blocks of Q or K from memory into a tile of kTile blocks, whose parts lie one after the other.
+template <ForwardConfig kConfig, int kTile>
+FLAMIA_DEVICE void copy_score_blocks(uint32_t tile, const uint8_t* source, int blocks,
+                                     uint32_t barrier) {
+  constexpr int kParts = kConfig.score_parts();
+  constexpr int kBytes = kConfig.score_block_bytes() / kParts;
+  if constexpr (kParts == 1) {
+    ptx::bulk_copy(tile, source, static_cast<uint32_t>(blocks * kBytes), barrier);
+  } else {
+#pragma unroll 1
+    for (int i = 0; i < blocks; ++i) {
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) {
+        ptx::bulk_copy(tile + part * kTile * kBytes, source + part * kBytes, kBytes, barrier);
+      }
+      tile += kBytes;
+      source += kParts * kBytes;
+    }
+  }
+}
+
 /// Queries, keys and scales; takes the work.
 template <ForwardConfig kConfig>
 class ForwardKeyLoader {
   using Map = ForwardSharedMap<kConfig>;
-  static constexpr int kBlockBytes = token_block_bytes(kConfig.head_dim);
+  static constexpr int kBlockBytes = kConfig.score_block_bytes();
 
  public:
   FLAMIA_DEVICE ForwardKeyLoader(const ForwardArgs& args, unsigned char* shared)
@@ -71,9 +92,10 @@ class ForwardKeyLoader {
         description->head = head;
         description->valid = 1;
         ptx::mbarrier_arrive_expect(full, Map::kQueryBytes);
-        ptx::bulk_copy(base_ + Map::kQuery + buffer * Map::kQueryBytes,
-                       args_.q.row_codes + (head * args_.q.blocks + item.query_block) * kBlockBytes,
-                       Map::kQueryBytes, full);
+        copy_score_blocks<kConfig, kQueryTile / kTokenBlock>(
+            base_ + Map::kQuery + buffer * Map::kQueryBytes,
+            args_.q.row_codes + (head * args_.q.blocks + item.query_block) * kBlockBytes,
+            kQueryTile / kTokenBlock, full);
       }
       load_tiles(item, head);
       work = next;
@@ -91,8 +113,10 @@ class ForwardKeyLoader {
     const int kv_head = head / args_.heads_per_kv_head;
     // Lane 4 r + g: row block r, key block g.
     const int key_block = lane_ % 4;
-    const int row_exponent =
-        args_.q.exponents[head * args_.q.blocks + item.query_block + lane_ / 4 % 4];
+    int row_exponent = 0;
+    if constexpr (!kConfig.bf16_scores()) {
+      row_exponent = args_.q.exponents[head * args_.q.blocks + item.query_block + lane_ / 4 % 4];
+    }
     const int document_blocks = ceil_div(item.keys, kTokenBlock);
     // Key tiles [whole_begin, whole_end) are visible to every row of group lane % 2.
     const int group_position = item.position + lane_ % kConsumerGroups * kGroupRows;
@@ -110,8 +134,12 @@ class ForwardKeyLoader {
       int value_exponent = kNoScaleExponent;
       if (key_block < valid) {
         const int block = item.key_block + first + key_block;
-        key_exponent = args_.k.exponents[kv_head * args_.k.blocks + block];
-        value_exponent = args_.v.exponents[kv_head * args_.v.blocks + block];
+        if constexpr (!kConfig.bf16_scores()) {
+          key_exponent = args_.k.exponents[kv_head * args_.k.blocks + block];
+        }
+        if constexpr (!kConfig.bf16_values()) {
+          value_exponent = args_.v.exponents[kv_head * args_.v.blocks + block];
+        }
       }
       const uint32_t stage = tiles_ % kConfig.stages;
       const uint32_t full = base_ + Map::kKeyFull + 8 * stage;
@@ -120,14 +148,18 @@ class ForwardKeyLoader {
       if (lane_ == 0) {
         const uint32_t bytes = static_cast<uint32_t>(valid * kBlockBytes);
         ptx::mbarrier_expect(full, bytes);
-        ptx::bulk_copy(
+        copy_score_blocks<kConfig, kBlocksPerTile>(
             base_ + tile,
             args_.k.row_codes + (kv_head * args_.k.blocks + item.key_block + first) * kBlockBytes,
-            bytes, full);
+            valid, full);
       }
       if (valid < kBlocksPerTile) {
-        clear_shared(shared_ + tile + valid * kBlockBytes, (kBlocksPerTile - valid) * kBlockBytes,
-                     lane_);
+        constexpr int kPartBytes = kBlockBytes / kConfig.score_parts();
+#pragma unroll 1
+        for (int part = 0; part < kConfig.score_parts(); ++part) {
+          clear_shared(shared_ + tile + (part * kBlocksPerTile + valid) * kPartBytes,
+                       (kBlocksPerTile - valid) * kPartBytes, lane_);
+        }
         ptx::fence_async_shared();
       }
       write_scales(row_exponent, key_exponent, value_exponent, valid, tile_index * kKeyTile,
@@ -142,18 +174,29 @@ class ForwardKeyLoader {
                                   int first_key, int masked) {
     auto* scales =
         reinterpret_cast<TileScales*>(shared_ + Map::kScales) + tiles_ % Map::kScaleSlots;
+    if constexpr (!kConfig.bf16_scores()) {
+      if (lane_ < 16) {
+        const int exponent = larger(smaller(row_exponent + key_exponent, 127), -126);
+        // Never zero: masked scores are -inf.
+        scales->multiplier[lane_ / 4][lane_ % 4] =
+            larger(args_.score_multiplier * fold_factor(exponent), fold_factor(kMinFold));
+      }
+    }
+    if constexpr (!kConfig.bf16_values()) write_folds(scales, value_exponent, valid);
+    if (lane_ == 0) {
+      scales->first_key = first_key;
+      scales->masked = masked;
+    }
+    __syncwarp();
+  }
+
+  FLAMIA_DEVICE void write_folds(TileScales* scales, int value_exponent, int valid) const {
     int reference = larger(value_exponent, kMinReference);
     reference = larger(reference, __shfl_xor_sync(0xffffffffu, reference, 1));
     reference = larger(reference, __shfl_xor_sync(0xffffffffu, reference, 2));
     const bool keeps =
         lane_ % 4 >= valid || fold_keeps_row_sum(fold_exponent(value_exponent, reference));
     const bool all_keep = __all_sync(0xffffffffu, keeps);
-    if (lane_ < 16) {
-      const int exponent = larger(smaller(row_exponent + key_exponent, 127), -126);
-      // Never zero: masked scores are -inf.
-      scales->multiplier[lane_ / 4][lane_ % 4] =
-          larger(args_.score_multiplier * fold_factor(exponent), fold_factor(kMinFold));
-    }
     if (lane_ < 4) {
       scales->fold[lane_] = static_cast<float>(value_exponent - reference);
       scales->value_exponent[lane_] = value_exponent;
@@ -163,10 +206,7 @@ class ForwardKeyLoader {
       scales->sum_unit = pow2(-value_exponent);
       scales->whole_sum_unit = all_keep && !args_.sum_of_p ? pow2(-value_exponent) : 0.0f;
       scales->first_exponent = value_exponent;
-      scales->first_key = first_key;
-      scales->masked = masked;
     }
-    __syncwarp();
   }
 
   const ForwardArgs& args_;
@@ -180,7 +220,7 @@ class ForwardKeyLoader {
 template <ForwardConfig kConfig>
 class ForwardValueLoader {
   using Map = ForwardSharedMap<kConfig>;
-  static constexpr int kBlockBytes = token_block_bytes(kConfig.head_dim);
+  static constexpr int kBlockBytes = kConfig.value_block_bytes();
 
  public:
   FLAMIA_DEVICE ForwardValueLoader(const ForwardArgs& args, unsigned char* shared)
@@ -211,37 +251,58 @@ class ForwardValueLoader {
     for (int left = end - begin; left > 0; --left) {
       const int valid = smaller(kBlocksPerTile, document_blocks - first);
       int exponent = kNoScaleExponent;
-      if (lane_ % 4 < valid) exponent = args_.v.exponents[base_block + first + lane_ % 4];
+      if constexpr (!kConfig.bf16_values()) {
+        if (lane_ % 4 < valid) exponent = args_.v.exponents[base_block + first + lane_ % 4];
+      }
       const uint32_t stage = tiles_ % kConfig.stages;
       const uint32_t full = base_ + Map::kValueFull + 8 * stage;
       ptx::mbarrier_wait(base_ + Map::kValueEmpty + 8 * stage, (tiles_ / kConfig.stages + 1) % 2);
       const uint32_t tile = Map::kValue + stage * Map::kValueBytes;
       if (lane_ == 0) {
         ptx::mbarrier_expect(full, static_cast<uint32_t>(valid * kBlockBytes));
-        const uint8_t* codes = args_.v.transposed_codes + (base_block + first) * kBlockBytes;
-        for (int block = 0; block < valid; ++block) {
-          ptx::bulk_copy(base_ + tile + static_cast<uint32_t>(block * Map::kValueBlockBytes),
-                         codes + block * kBlockBytes, kBlockBytes, full);
-        }
+        copy_values(tile, base_block + first, valid, full);
       }
-      // Constant rows: 2^(exponent of the first block - own exponent), so that the sum of P-hat
-      // times them counts all keys in one unit. Where that leaves the normal codes no row uses it.
-      const int lag = __shfl_sync(0xffffffffu, exponent, 0) - exponent;
-      const int power = larger(smaller(lag, kE4m3MaxExponent), kE4m3MinExponent);
-      const uint32_t code = static_cast<uint32_t>(power - kE4m3MinExponent + 1) << 3;
-      const uint32_t own_word = lane_ % 4 < valid ? code * 0x01010101u : 0u;
-#pragma unroll
-      for (int block = 0; block < kBlocksPerTile; ++block) {
-        const uint32_t word = __shfl_sync(0xffffffffu, own_word, block);
-        unsigned char* rows = shared_ + tile + block * Map::kValueBlockBytes + kBlockBytes;
-        reinterpret_cast<uint2*>(rows)[lane_] = uint2{word, word};
-        if (block >= valid) clear_shared(rows - kBlockBytes, kBlockBytes, lane_);
+      if constexpr (kConfig.bf16_values()) {
+        clear_shared(shared_ + tile + valid * kBlockBytes, (kBlocksPerTile - valid) * kBlockBytes,
+                     lane_);
+      } else {
+        write_constant_rows(tile, exponent, valid);
       }
       ptx::fence_async_shared();
       __syncwarp();
       if (lane_ == 0) ptx::mbarrier_arrive(full);
       ++tiles_;
       first += stride;
+    }
+  }
+
+  FLAMIA_DEVICE void copy_values(uint32_t tile, int64_t block, int valid, uint32_t full) const {
+    if constexpr (kConfig.bf16_values()) {
+      ptx::bulk_copy(base_ + tile, args_.v.row_codes + block * kBlockBytes,
+                     static_cast<uint32_t>(valid * kBlockBytes), full);
+    } else {
+      const uint8_t* codes = args_.v.transposed_codes + block * kBlockBytes;
+      for (int i = 0; i < valid; ++i) {
+        ptx::bulk_copy(base_ + tile + static_cast<uint32_t>(i * Map::kValueBlockBytes),
+                       codes + i * kBlockBytes, kBlockBytes, full);
+      }
+    }
+  }
+
+  /// 2^(exponent of the first block - own exponent), so that the sum of P-hat times them counts all
+  /// keys in one unit. Where that leaves the normal codes no row uses it. Also clears the blocks
+  /// past the document's end.
+  FLAMIA_DEVICE void write_constant_rows(uint32_t tile, int exponent, int valid) const {
+    const int lag = __shfl_sync(0xffffffffu, exponent, 0) - exponent;
+    const int power = larger(smaller(lag, kE4m3MaxExponent), kE4m3MinExponent);
+    const uint32_t code = static_cast<uint32_t>(power - kE4m3MinExponent + 1) << 3;
+    const uint32_t own_word = lane_ % 4 < valid ? code * 0x01010101u : 0u;
+#pragma unroll
+    for (int block = 0; block < kBlocksPerTile; ++block) {
+      const uint32_t word = __shfl_sync(0xffffffffu, own_word, block);
+      unsigned char* rows = shared_ + tile + block * Map::kValueBlockBytes + kBlockBytes;
+      reinterpret_cast<uint2*>(rows)[lane_] = uint2{word, word};
+      if (block >= valid) clear_shared(rows - kBlockBytes, kBlockBytes, lane_);
     }
   }
 

@@ -47,14 +47,9 @@ class ForwardConsumer {
         group_(ptx::uniform((threadIdx.x - kFirstConsumer) / 128)) {}
 
   FLAMIA_DEVICE void run() {
-    for (uint32_t unit = 0;; ++unit) {
-      const uint32_t buffer = unit % 2;
-      ptx::mbarrier_wait(base_ + Map::kQueryFull + 8 * buffer, unit / 2 % 2);
-      const auto* description =
-          reinterpret_cast<const WorkDescription*>(shared_ + Map::kWork) + buffer;
-      if (!ptx::uniform(static_cast<uint32_t>(description->valid))) break;
+    take_work<kConfig>(shared_, [this](const WorkDescription* description, uint32_t buffer) {
       attend(description, buffer);
-    }
+    });
   }
 
  private:

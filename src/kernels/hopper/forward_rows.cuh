@@ -36,6 +36,21 @@ FLAMIA_DEVICE void warp_arrive(uint32_t barrier) {
   if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier);
 }
 
+/// Calls attend(description, query buffer) for each unit of work that the producers announce.
+template <ForwardConfig kConfig, typename Attend>
+FLAMIA_DEVICE void take_work(const unsigned char* shared, const Attend& attend) {
+  using Map = ForwardSharedMap<kConfig>;
+  const uint32_t full = ptx::shared_address(shared) + Map::kQueryFull;
+  for (uint32_t unit = 0;; ++unit) {
+    const uint32_t buffer = unit % 2;
+    ptx::mbarrier_wait(full + 8 * buffer, unit / 2 % 2);
+    const auto* description =
+        reinterpret_cast<const WorkDescription*>(shared + Map::kWork) + buffer;
+    if (!ptx::uniform(static_cast<uint32_t>(description->valid))) break;
+    attend(description, buffer);
+  }
+}
+
 /// A row's maximum m after a tile, from the maximum of this thread's columns, and the factor of
 /// what the row has accumulated; left alone where m stays.
 FLAMIA_DEVICE void renew_maximum(float tile_max, float tau, float* m, float* factor) {
