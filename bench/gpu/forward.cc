@@ -1,6 +1,6 @@
 // Time of the forward pass on a real GPU: the kernel, the quantizer and both, on the workloads of
 // packed documents. Prints JSON rows. Usage: flamia_bench_forward [--only NAMES] [--tau T]
-//        [--path mxfp8|bf16] [--head-dim D] [--json F]
+//        [--path mxfp8|nvfp4|bf16] [--head-dim D] [--json F]
 // Burst: an idle pause, two launches, then about 20 ms of launches. Sustained: 50 ms of launches
 // not counted, then 80 ms. FLOPs are counted pair by pair. Inputs are checked for size only:
 // numbers are the business of tests/kernels, which run on the same GPU.
@@ -141,6 +141,8 @@ struct PathForms {
 };
 constexpr PathForms kPaths[] = {
     {"mxfp8", flamia::ForwardForm::kMxfp8, flamia::QuantizeForm::kE4m3,
+     flamia::QuantizeForm::kE4m3},
+    {"nvfp4", flamia::ForwardForm::kNvfp4, flamia::QuantizeForm::kNvfp4,
      flamia::QuantizeForm::kE4m3},
     {"bf16", flamia::ForwardForm::kBf16, flamia::QuantizeForm::kBf16, flamia::QuantizeForm::kBf16},
 };

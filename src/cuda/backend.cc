@@ -69,8 +69,21 @@ Operands operands_of(const Plan& plan, Workspace workspace, const ForwardWorkspa
   return result;
 }
 
-ForwardForm forward_form(Path path) {
-  return path == Path::kBf16 ? ForwardForm::kBf16 : ForwardForm::kMxfp8;
+/// What a path makes of its operands, and its kernel.
+struct PathForms {
+  ForwardForm kernel;
+  QuantizeForm scores;  ///< of Q and K
+  QuantizeForm values;
+};
+PathForms path_forms(Path path) {
+  switch (path) {
+    case Path::kBf16:
+      return {ForwardForm::kBf16, QuantizeForm::kBf16, QuantizeForm::kBf16};
+    case Path::kNvfp4:
+      return {ForwardForm::kNvfp4, QuantizeForm::kNvfp4, QuantizeForm::kE4m3};
+    default:
+      return {ForwardForm::kMxfp8, QuantizeForm::kE4m3, QuantizeForm::kE4m3};
+  }
 }
 
 QuantizeTensor quantize_tensor(const TensorView& view, const QuantizedOperand& operand,
@@ -89,13 +102,12 @@ QuantizeTensor quantize_tensor(const TensorView& view, const QuantizedOperand& o
 
 QuantizeArgs quantize_args(const Plan& plan, const ForwardTensors& tensors,
                            const Schedule& schedule, const Operands& operands) {
-  const bool bf16 = plan.conventions.path == Path::kBf16;
-  const QuantizeForm form = bf16 ? QuantizeForm::kBf16 : QuantizeForm::kE4m3;
+  const PathForms forms = path_forms(plan.conventions.path);
   QuantizeArgs args{};
   args.count = 3;
-  args.tensors[0] = quantize_tensor(tensors.q, operands.q, schedule.query_blocks, form);
-  args.tensors[1] = quantize_tensor(tensors.k, operands.k, schedule.key_blocks, form);
-  args.tensors[2] = quantize_tensor(tensors.v, operands.v, schedule.key_blocks, form);
+  args.tensors[0] = quantize_tensor(tensors.q, operands.q, schedule.query_blocks, forms.scores);
+  args.tensors[1] = quantize_tensor(tensors.k, operands.k, schedule.key_blocks, forms.scores);
+  args.tensors[2] = quantize_tensor(tensors.v, operands.v, schedule.key_blocks, forms.values);
   const int32_t hadamard = plan.conventions.hadamard == Hadamard::kOn ? 1 : 0;
   args.tensors[0].hadamard = args.tensors[1].hadamard = hadamard;
   return args;
@@ -126,7 +138,7 @@ ForwardArgs forward_args(const Plan& plan, const ForwardTensors& tensors, const 
   args.tau = conventions.tau;
   args.reverse = conventions.kv_order == KvOrder::kReverse ? 1 : 0;
   args.sum_of_p = conventions.row_sum == RowSum::kP ? 1 : 0;
-  args.form = forward_form(conventions.path);
+  args.form = path_forms(conventions.path).kernel;
   return args;
 }
 
@@ -154,7 +166,7 @@ class HopperBackend final : public Backend {
     const KernelInfo& quantizer = quantize_kernel(quantize_args(plan, none, {}, {}), dim);
     return concat(kScheduleDocumentsKernel.name, ", ", kScheduleExpandKernel.name, ", ",
                   kScheduleScatterKernel.name, ", ", quantizer.name, ", ",
-                  forward_kernel(forward_form(plan.conventions.path), dim).name);
+                  forward_kernel(path_forms(plan.conventions.path).kernel, dim).name);
   }
 
   size_t workspace_bytes(const Plan& plan, Pass pass) const override {

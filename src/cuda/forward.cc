@@ -15,8 +15,15 @@ constexpr const char* kFunction = "launch_forward";
 }  // namespace
 
 const KernelInfo& forward_kernel(ForwardForm form, int head_dim) {
-  if (form == ForwardForm::kBf16) return head_dim == 128 ? kForwardBf16D128 : kForwardBf16D64;
-  return head_dim == 128 ? kForwardMxfp8D128 : kForwardMxfp8D64;
+  const bool wide = head_dim == 128;
+  switch (form) {
+    case ForwardForm::kBf16:
+      return wide ? kForwardBf16D128 : kForwardBf16D64;
+    case ForwardForm::kNvfp4:
+      return wide ? kForwardNvfp4D128 : kForwardNvfp4D64;
+    default:
+      return wide ? kForwardMxfp8D128 : kForwardMxfp8D64;
+  }
 }
 
 Status launch_forward(const ForwardArgs& args, int head_dim, int sms, void* stream) {

@@ -149,5 +149,7 @@ extern const KernelInfo kForwardMxfp8D128;
 extern const KernelInfo kForwardMxfp8D64;
 extern const KernelInfo kForwardBf16D128;
 extern const KernelInfo kForwardBf16D64;
+extern const KernelInfo kForwardNvfp4D128;
+extern const KernelInfo kForwardNvfp4D64;
 
 }  // namespace flamia

@@ -168,8 +168,8 @@ class HopperRules {
   explicit HopperRules(Refusals* refusals) : refusals_(refusals) {}
 
   void check(const Problem& problem, const Options& options) {
-    if (options.path != Path::kMxfp8 && options.path != Path::kBf16) {
-      refuse("path", "be mxfp8 or bf16", name(options.path));
+    if (options.path == Path::kAll4Bit) {
+      refuse("path", "be mxfp8, nvfp4 or bf16", name(options.path));
     }
     expect("emulate", options.emulate, Family::kHopper);
     expect("safety", options.safety, Safety::kDefault);

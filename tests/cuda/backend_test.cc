@@ -124,7 +124,7 @@ TEST(HopperForward, RowsOfNobodyAreZero) {
 
 /// Paths other than MXFP8: their numbers are the business of tests/kernels/forward_paths_test.cc.
 TEST(HopperForward, OtherPaths) {
-  for (const Path path : {Path::kBf16}) {
+  for (const Path path : {Path::kBf16, Path::kNvfp4}) {
     for (const MaskKind mask : {MaskKind::kCausal, MaskKind::kFull}) {
       Options options = hopper(mask);
       options.path = path;
@@ -194,7 +194,7 @@ void compare_batch(int queries, int keys, int dim, const Options& options) {
 }
 
 TEST(HopperForward, Batches) {
-  for (const Path path : {Path::kMxfp8, Path::kBf16}) {
+  for (const Path path : {Path::kMxfp8, Path::kNvfp4, Path::kBf16}) {
     Options options = hopper(MaskKind::kCausal);
     options.path = path;
     compare_batch(70, 70, 64, options);

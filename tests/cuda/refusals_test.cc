@@ -93,7 +93,8 @@ TEST_F(HopperRefusals, EveryBadOptionAtOnce) {
   const Status status = call_.enqueue(options);
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
   EXPECT_EQ(status.message(),
-            "attention_forward: path must be mxfp8 or bf16 for backend hopper; got all4bit; safety "
+            "attention_forward: path must be mxfp8, nvfp4 or bf16 for backend hopper; got all4bit; "
+            "safety "
             "must be "
             "default for backend hopper; got exact; exponential must be exact for backend hopper; "
             "got polynomial; accumulate must be auto or hw for backend hopper; got exact; "

@@ -234,9 +234,13 @@ inline void replay(cudaStream_t stream, int times) {
 /// What a path makes of the operands, and its kernel.
 struct FormsOf {
   explicit FormsOf(Path path) {
-    if (path != Path::kBf16) return;
-    scores = values = QuantizeForm::kBf16;
-    kernel = ForwardForm::kBf16;
+    if (path == Path::kNvfp4) {
+      scores = QuantizeForm::kNvfp4;
+      kernel = ForwardForm::kNvfp4;
+    } else if (path == Path::kBf16) {
+      scores = values = QuantizeForm::kBf16;
+      kernel = ForwardForm::kBf16;
+    }
   }
   QuantizeForm scores = QuantizeForm::kE4m3;
   QuantizeForm values = QuantizeForm::kE4m3;

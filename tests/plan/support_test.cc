@@ -366,7 +366,7 @@ TEST(HopperSupport, RefusesEveryOtherChoiceByName) {
   };
   const Refused all[] = {
       {[](Options* o) { o->path = Path::kAll4Bit; },
-       "path must be mxfp8 or bf16 for backend hopper; got all4bit"},
+       "path must be mxfp8, nvfp4 or bf16 for backend hopper; got all4bit"},
       {[](Options* o) { o->safety = Safety::kExact; },
        "safety must be default for backend hopper; got exact"},
       {[](Options* o) { o->exponential = Exponential::kPolynomial; },

@@ -1,5 +1,5 @@
 // Forward attention of packed documents on sm_90a: O, its residual and the log-sum-exp.
-// Paper: 3.1-3.4, 3.6. Used by: the entries in forward.cu and forward_bf16.cu.
+// Paper: 3.1-3.4, 3.6. Used by: the entries in forward.cu, forward_nvfp4.cu, forward_bf16.cu.
 //
 // Reads: codes and exponents, or BF16 values, in token blocks (problem/token_blocks.h), the work
 // list, a counter that starts at zero. Writes: rows of documents, each once; rows that belong to

@@ -1,5 +1,5 @@
 // Scores of BF16 operands: the products of Q and K on the paths that do not multiply them in FP8.
-// Paper: 3.4. Used by: forward_bf16_math.cuh.
+// Paper: 3.4. Used by: forward_bf16_math.cuh, forward_math.cuh.
 // A tile of Q or K is one matrix of 128-byte rows for every 64 channels.
 #pragma once
 
