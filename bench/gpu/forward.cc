@@ -1,7 +1,6 @@
-// Time of the MXFP8 forward pass on a real GPU: the kernel, the quantizer and both, on the
-// workloads of packed documents. Prints JSON rows. Usage: flamia_bench_forward [--only NAMES]
-// [--tau T]
-//        [--head-dim D] [--json F]
+// Time of the forward pass on a real GPU: the kernel, the quantizer and both, on the workloads of
+// packed documents. Prints JSON rows. Usage: flamia_bench_forward [--only NAMES] [--tau T]
+//        [--path mxfp8|nvfp4|bf16] [--head-dim D] [--json F]
 // Burst: an idle pause, two launches, then about 20 ms of launches. Sustained: 50 ms of launches
 // not counted, then 80 ms. FLOPs are counted pair by pair. Inputs are checked for size only:
 // numbers are the business of tests/kernels, which run on the same GPU.
@@ -16,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <numeric>
 #include <random>
 #include <string>
@@ -132,7 +132,23 @@ struct Call {
   }
 };
 
+/// What a path makes of its operands, and its kernel.
+struct PathForms {
+  const char* name;
+  flamia::ForwardForm kernel;
+  flamia::QuantizeForm scores;
+  flamia::QuantizeForm values;
+};
+constexpr PathForms kPaths[] = {
+    {"mxfp8", flamia::ForwardForm::kMxfp8, flamia::QuantizeForm::kE4m3,
+     flamia::QuantizeForm::kE4m3},
+    {"nvfp4", flamia::ForwardForm::kNvfp4, flamia::QuantizeForm::kNvfp4,
+     flamia::QuantizeForm::kE4m3},
+    {"bf16", flamia::ForwardForm::kBf16, flamia::QuantizeForm::kBf16, flamia::QuantizeForm::kBf16},
+};
+
 struct Settings {
+  PathForms path = kPaths[0];
   std::string only;
   std::string json;
   float tau = 0.0f;
@@ -167,18 +183,24 @@ Call make_call(const Workload& workload, bool causal, const Settings& settings, 
       static_cast<int64_t>(flamia::cuda::schedule_scratch_bytes(tokens, tokens, documents)));
   check(flamia::cuda::build_schedule(schedule, nullptr));
 
-  const auto operand = [&](int index, int32_t heads, bool transposed, bool rotate, uint32_t seed) {
+  const auto operand = [&](int index, int32_t heads, flamia::QuantizeForm form, bool transposed,
+                           bool rotate, uint32_t seed) {
     QuantizeTensor& tensor = call.quantize.tensors[index];
     const int64_t row = static_cast<int64_t>(heads) * dim;
     tensor.input = {normal_values(buffers, tokens * row, seed), 0, row, dim, 0, heads};
-    const int64_t bytes = heads * blocks * flamia::token_block_bytes(dim);
-    auto* codes = buffers->take<uint8_t>(bytes);
+    const bool fp8 = form == flamia::QuantizeForm::kE4m3;
+    const int block_bytes = fp8 ? flamia::token_block_bytes(dim) : flamia::bf16_block_bytes(dim);
+    auto* codes = buffers->take<uint8_t>(heads * blocks * block_bytes);
+    tensor.form = form;
+    if (!fp8) tensor.row_bf16 = reinterpret_cast<uint16_t*>(codes);
     if (transposed) {
       tensor.output.transposed_codes = codes;
     } else {
       tensor.output.row_codes = codes;
     }
-    tensor.output.exponents = buffers->take<int8_t>(heads * blocks);
+    const bool tokens = form == flamia::QuantizeForm::kNvfp4;
+    tensor.output.exponents =
+        buffers->take<int8_t>(heads * blocks * (tokens ? flamia::kTokenBlock : 1));
     tensor.output.blocks = blocks;
     tensor.blocks = schedule.schedule.query_blocks;
     tensor.hadamard = rotate ? 1 : 0;
@@ -186,10 +208,13 @@ Call make_call(const Workload& workload, bool causal, const Settings& settings, 
     return tensor.output;
   };
   ForwardArgs& args = call.forward;
-  const bool rotate = dim == 128;
-  args.q = operand(0, kHeads, false, rotate, 1);
-  args.k = operand(1, workload.kv_heads, false, rotate, 2);
-  args.v = operand(2, workload.kv_heads, true, false, 3);
+  const PathForms& path = settings.path;
+  const bool bf16 = path.kernel == flamia::ForwardForm::kBf16;
+  const bool rotate = dim == 128 && !bf16;
+  args.form = path.kernel;
+  args.q = operand(0, kHeads, path.scores, false, rotate, 1);
+  args.k = operand(1, workload.kv_heads, path.scores, false, rotate, 2);
+  args.v = operand(2, workload.kv_heads, path.values, !bf16, false, 3);
   call.quantize.count = 3;
   args.schedule = schedule.schedule;
   args.next_work = buffers->take<uint32_t>(1);
@@ -203,7 +228,7 @@ Call make_call(const Workload& workload, bool causal, const Settings& settings, 
   args.heads = kHeads;
   args.heads_per_kv_head = kHeads / workload.kv_heads;
   args.score_multiplier = flamia::score_multiplier(1.0f / std::sqrt(static_cast<float>(dim)));
-  args.p_log2 = flamia::kHopperPHat.log2;
+  args.p_log2 = bf16 ? 0.0f : flamia::kHopperPHat.log2;
   args.tau = settings.tau;
   args.reverse = 1;
   call.run_quantize();
@@ -269,6 +294,15 @@ int main(int argc, char** argv) {
       settings.only = argv[i + 1];
     } else if (name == "--tau") {
       settings.tau = std::strtof(argv[i + 1], nullptr);
+    } else if (name == "--path") {
+      const auto* path =
+          std::find_if(std::begin(kPaths), std::end(kPaths),
+                       [&](const PathForms& one) { return std::string(one.name) == argv[i + 1]; });
+      if (path == std::end(kPaths)) {
+        std::fprintf(stderr, "flamia_bench_forward: no path %s\n", argv[i + 1]);
+        return 2;
+      }
+      settings.path = *path;
     } else if (name == "--head-dim") {
       settings.head_dim = std::atoi(argv[i + 1]);
     } else if (name == "--json") {
@@ -295,10 +329,10 @@ int main(int argc, char** argv) {
         char line[512];
         std::snprintf(line, sizeof line,
                       "%s{\"workload\": \"%s\", \"mask\": \"%s\", \"pass\": \"%s\", \"impl\": "
-                      "\"flamia_mxfp8\", \"regime\": \"%s\", \"head_dim\": %d, \"ms\": %.4f, "
+                      "\"flamia_%s\", \"regime\": \"%s\", \"head_dim\": %d, \"ms\": %.4f, "
                       "\"tflops\": %s}",
                       rows.empty() ? "" : ",\n", workload.name.c_str(), causal ? "causal" : "full",
-                      pass, regime, settings.head_dim, ms,
+                      pass, settings.path.name, regime, settings.head_dim, ms,
                       work > 0 ? std::to_string(std::lround(work / ms * 1e-9)).c_str() : "null");
         rows += line;
         std::printf("%s\n", line + (line[0] == ',' ? 2 : 0));

@@ -13,29 +13,43 @@ namespace {
 
 constexpr const char* kFunction = "launch_forward";
 
-struct VariantRow {
+struct KernelRow {
+  ForwardForm form;
   Safety safety;
   Exponential exponential;
   const KernelInfo* d128;
   const KernelInfo* d64;
 };
 
-constexpr VariantRow kVariants[] = {
-    {Safety::kDefault, Exponential::kExact, &kForwardMxfp8D128, &kForwardMxfp8D64},
-    {Safety::kDefault, Exponential::kPolynomial, &kForwardMxfp8PolynomialD128,
+constexpr KernelRow kKernels[] = {
+    {ForwardForm::kMxfp8, Safety::kDefault, Exponential::kExact, &kForwardMxfp8D128,
+     &kForwardMxfp8D64},
+    {ForwardForm::kMxfp8, Safety::kDefault, Exponential::kPolynomial, &kForwardMxfp8PolynomialD128,
      &kForwardMxfp8PolynomialD64},
-    {Safety::kDefault, Exponential::kSchraudolph, &kForwardMxfp8SchraudolphD128,
-     &kForwardMxfp8SchraudolphD64},
-    {Safety::kExact, Exponential::kExact, &kForwardMxfp8ExactD128, &kForwardMxfp8ExactD64},
-    {Safety::kExact, Exponential::kSchraudolph, &kForwardMxfp8ExactSchraudolphD128,
-     &kForwardMxfp8ExactSchraudolphD64},
+    {ForwardForm::kMxfp8, Safety::kDefault, Exponential::kSchraudolph,
+     &kForwardMxfp8SchraudolphD128, &kForwardMxfp8SchraudolphD64},
+    {ForwardForm::kMxfp8, Safety::kExact, Exponential::kExact, &kForwardMxfp8ExactD128,
+     &kForwardMxfp8ExactD64},
+    {ForwardForm::kMxfp8, Safety::kExact, Exponential::kPolynomial,
+     &kForwardMxfp8ExactPolynomialD128, &kForwardMxfp8ExactPolynomialD64},
+    {ForwardForm::kMxfp8, Safety::kExact, Exponential::kSchraudolph,
+     &kForwardMxfp8ExactSchraudolphD128, &kForwardMxfp8ExactSchraudolphD64},
+    {ForwardForm::kNvfp4, Safety::kDefault, Exponential::kExact, &kForwardNvfp4D128,
+     &kForwardNvfp4D64},
+    {ForwardForm::kNvfp4, Safety::kExact, Exponential::kExact, &kForwardNvfp4ExactD128,
+     &kForwardNvfp4ExactD64},
+    // Without scales there is nothing that leaks.
+    {ForwardForm::kBf16, Safety::kDefault, Exponential::kExact, &kForwardBf16D128,
+     &kForwardBf16D64},
+    {ForwardForm::kBf16, Safety::kExact, Exponential::kExact, &kForwardBf16D128, &kForwardBf16D64},
 };
 
 }  // namespace
 
-const KernelInfo* forward_kernel(int head_dim, const ForwardVariant& variant) {
-  for (const VariantRow& row : kVariants) {
-    if (row.safety == variant.safety && row.exponential == variant.exponential) {
+const KernelInfo* forward_kernel(ForwardForm form, const ForwardVariant& variant, int head_dim) {
+  for (const KernelRow& row : kKernels) {
+    if (row.form == form && row.safety == variant.safety &&
+        row.exponential == variant.exponential) {
       return head_dim == 128 ? row.d128 : row.d64;
     }
   }
@@ -51,11 +65,9 @@ Status launch_forward(const ForwardArgs& args, int head_dim, int sms, void* stre
     return invalid_argument(kFunction, "score_multiplier", "be at least 0",
                             concat(args.score_multiplier));
   }
-  const KernelInfo* kernel = forward_kernel(head_dim, variant);
+  const KernelInfo* kernel = forward_kernel(args.form, variant, head_dim);
   if (kernel == nullptr) {
-    return unsupported(kFunction, "exponential",
-                       concat("have a kernel for safety ", name(variant.safety)),
-                       name(variant.exponential));
+    return unsupported(kFunction, "exponential", "have a kernel", name(variant.exponential));
   }
   const cudaError_t error = cudaMemsetAsync(args.next_work, 0, sizeof(*args.next_work),
                                             static_cast<cudaStream_t>(stream));

@@ -10,14 +10,15 @@
 
 namespace flamia::cuda {
 
-/// Which of the forward kernels.
+/// Which of the kernels of a form.
 struct ForwardVariant {
   Safety safety = Safety::kDefault;  ///< kExact: the operands' exponents are those of tokens
   Exponential exponential = Exponential::kExact;
 };
 
-/// The kernel of a variant, or null where there is none (plan/support.cc refuses such a call).
-const KernelInfo* forward_kernel(int head_dim, const ForwardVariant& variant);
+/// The kernel of such a launch, or null where there is none (plan/support.cc refuses such a call);
+/// head_dim is 64 or 128.
+const KernelInfo* forward_kernel(ForwardForm form, const ForwardVariant& variant, int head_dim);
 
 /// Resets the work counter and enqueues the kernel on `stream` (a cudaStream_t); may be captured.
 /// sms: multiprocessors of the device; one CTA for each.

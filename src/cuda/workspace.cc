@@ -28,9 +28,15 @@ class Layout {
 ForwardWorkspace forward_workspace(const Problem& problem, const Conventions& conventions) {
   const int64_t query_blocks = token_block_capacity(problem.query_tokens, problem.documents);
   const int64_t key_blocks = token_block_capacity(problem.key_tokens, problem.documents);
-  const int64_t block_bytes = token_block_bytes(problem.head_dim);
-  const bool per_token = conventions.safety == Safety::kExact;
-  const int64_t exponents = per_token ? kTokenBlock : 1;  // of a block
+  const bool bf16 = conventions.path == Path::kBf16;
+  const bool nvfp4 = conventions.path == Path::kNvfp4;
+  const int64_t fp8_bytes = token_block_bytes(problem.head_dim);  // of a block
+  const int64_t bf16_bytes = bf16_block_bytes(problem.head_dim);
+  const int64_t score_bytes = bf16 || nvfp4 ? bf16_bytes : fp8_bytes;
+  const int64_t value_bytes = bf16 ? bf16_bytes : fp8_bytes;
+  const bool exact = conventions.safety == Safety::kExact;
+  const int64_t score_exponents = bf16 ? 0 : nvfp4 || exact ? kTokenBlock : 1;
+  const int64_t value_exponents = bf16 ? 0 : exact ? kTokenBlock : 1;
   Layout layout;
   ForwardWorkspace result;
   result.counts = layout.take(1, sizeof(ScheduleCounts));
@@ -43,12 +49,12 @@ ForwardWorkspace forward_workspace(const Problem& problem, const Conventions& co
       layout.take(static_cast<int64_t>(schedule_scratch_bytes(
                       problem.query_tokens, problem.key_tokens, problem.documents)),
                   1);
-  result.q_codes = layout.take(problem.heads * query_blocks, block_bytes);
-  result.q_exponents = layout.take(problem.heads * query_blocks, exponents);
-  result.k_codes = layout.take(problem.kv_heads * key_blocks, block_bytes);
-  result.k_exponents = layout.take(problem.kv_heads * key_blocks, exponents);
-  result.v_codes = layout.take(problem.kv_heads * key_blocks, block_bytes);
-  result.v_exponents = layout.take(problem.kv_heads * key_blocks, exponents);
+  result.q_codes = layout.take(problem.heads * query_blocks, score_bytes);
+  result.q_exponents = layout.take(problem.heads * query_blocks, score_exponents);
+  result.k_codes = layout.take(problem.kv_heads * key_blocks, score_bytes);
+  result.k_exponents = layout.take(problem.kv_heads * key_blocks, score_exponents);
+  result.v_codes = layout.take(problem.kv_heads * key_blocks, value_bytes);
+  result.v_exponents = layout.take(problem.kv_heads * key_blocks, value_exponents);
   result.bytes = layout.bytes();
   return result;
 }

@@ -128,6 +128,18 @@ TEST(HopperForward, RowsOfNobodyAreZero) {
   }
 }
 
+/// Paths other than MXFP8: their numbers are the business of tests/kernels/forward_paths_test.cc.
+TEST(HopperForward, OtherPaths) {
+  for (const Path path : {Path::kBf16, Path::kNvfp4}) {
+    for (const MaskKind mask : {MaskKind::kCausal, MaskKind::kFull}) {
+      Options options = hopper(mask);
+      options.path = path;
+      compare({{1, 31, 129, 200, 0}, {}, 4, 2, 128, 3}, options);
+      compare({{33, 0, 140}, {129, 7, 60}, 2, 1, 64, 0}, options);
+    }
+  }
+}
+
 /// Every option that the kernels have.
 TEST(HopperForward, OtherNumbers) {
   const Shape shape{{150, 60}, {}, 2, 1, 128, 0};
@@ -195,7 +207,11 @@ void compare_batch(int queries, int keys, int dim, const Options& options) {
 }
 
 TEST(HopperForward, Batches) {
-  compare_batch(70, 70, 64, hopper(MaskKind::kCausal));
+  for (const Path path : {Path::kMxfp8, Path::kNvfp4, Path::kBf16}) {
+    Options options = hopper(MaskKind::kCausal);
+    options.path = path;
+    compare_batch(70, 70, 64, options);
+  }
   compare_batch(40, 150, 128, hopper(MaskKind::kCausal));
   compare_batch(40, 33, 64, hopper(MaskKind::kFull));
   compare_batch(40, 150, 128, exact(MaskKind::kCausal));

@@ -58,31 +58,6 @@ inline void expect_same_bits(const ForwardResult& got, const ForwardResult& want
   EXPECT_EQ(std::memcmp(got.lse.data(), wanted.lse.data(), got.lse.size() * sizeof(float)), 0);
 }
 
-/// Rows [first, first + count) of every head.
-inline ForwardResult rows_of(const ForwardResult& all, const Shape& shape, int64_t first,
-                             int64_t count) {
-  ForwardResult result;
-  const int64_t width = int64_t{shape.heads} * shape.dim;
-  const auto rows = [&](const std::vector<uint16_t>& from) {
-    return std::vector<uint16_t>(from.begin() + first * width,
-                                 from.begin() + (first + count) * width);
-  };
-  result.o = rows(all.o);
-  result.residual = rows(all.residual);
-  const int64_t tokens = static_cast<int64_t>(all.o.size()) / width;
-  for (int64_t head = 0; head < shape.heads; ++head) {
-    const auto begin = all.lse.begin() + head * tokens + first;
-    result.lse.insert(result.lse.end(), begin, begin + count);
-  }
-  return result;
-}
-
-/// Copies one document's rows of a tensor.
-inline void copy_rows(const std::vector<uint16_t>& from, int64_t from_row,
-                      std::vector<uint16_t>* to, int64_t to_row, int64_t rows, int64_t width) {
-  std::copy_n(from.begin() + from_row * width, rows * width, to->begin() + to_row * width);
-}
-
 /// O (with its residual) and LSE of every row against the expected ones. Non-finite entries must be
 /// of the same kind.
 inline void expect_close(const std::vector<double>& o, const std::vector<double>& expected_o,

@@ -11,11 +11,10 @@
 #include <vector>
 
 #include "tests/kernels/forward_compare.h"
+#include "tests/kernels/forward_inputs.h"
 
 namespace flamia::test {
 namespace {
-
-constexpr KvOrder kBothOrders[] = {KvOrder::kReverse, KvOrder::kForward};
 
 Options exact(MaskKind mask) {
   Options options = options_of(Path::kMxfp8, mask);
@@ -28,10 +27,6 @@ Options with_window(int64_t left, int64_t right) {
   Options options = exact(MaskKind::kWindow);
   options.mask.window_left = left;
   options.mask.window_right = right;
-  return options;
-}
-Options in_order(Options options, KvOrder order) {
-  options.kv_order = order;
   return options;
 }
 
@@ -232,6 +227,23 @@ TEST(ForwardExact, NoRowDependsOnLaterTokens) {
     expect_no_leak(64, 200, edges, causal(), change);
   }
   expect_no_leak(128, 200, edges, causal(), kChanges[0]);
+}
+
+/// Path nvfp4, whose Q and K have exponents of tokens with either safety.
+TEST(ForwardExact, OfNvfp4) {
+  for (const int dim : {64, 128}) {
+    Case one({{1, 33, 0, 200}, {}, 2, 1, dim, 3}, 38);
+    scale_tokens(&one.v_data, dim, [](int64_t j) { return static_cast<int>(j * 11 % 9) - 4; });
+    for (Options options : {causal(), full(), with_window(100, 30)}) {
+      options.path = Path::kNvfp4;
+      expect_like_cpu(one, options);
+    }
+  }
+  Options options = causal();
+  options.path = Path::kNvfp4;
+  for (const Change& change : kChanges) {
+    expect_no_leak(64, 200, {0, 31, 77, 127, 128, 198}, options, change);
+  }
 }
 
 /// A NaN in V reaches the rows of its key tile, as on the CPU, and none before.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/kernels/forward_compare.h"
+#include "tests/kernels/forward_inputs.h"
 
 namespace flamia::test {
 namespace {
@@ -99,6 +100,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, ForwardExponential,
     testing::Values(Form{"polynomial", Exponential::kPolynomial, Safety::kDefault},
                     Form{"schraudolph", Exponential::kSchraudolph, Safety::kDefault},
+                    Form{"exact_polynomial", Exponential::kPolynomial, Safety::kExact},
                     Form{"exact_schraudolph", Exponential::kSchraudolph, Safety::kExact}),
     [](const testing::TestParamInfo<Form>& one) { return std::string(one.param.name); });
 

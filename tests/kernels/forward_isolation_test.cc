@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/kernels/forward_compare.h"
+#include "tests/kernels/forward_inputs.h"
 
 namespace flamia::test {
 namespace {

@@ -12,6 +12,7 @@
 #include "numerics/e4m3.h"
 #include "numerics/key_fold.h"
 #include "tests/kernels/forward_compare.h"
+#include "tests/kernels/forward_inputs.h"
 
 namespace flamia::test {
 namespace {

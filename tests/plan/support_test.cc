@@ -358,11 +358,20 @@ TEST(HopperSupport, TakesWhatItsKernelsDo) {
     EXPECT_EQ(support_on(hopper_machine(), valid_problem(), options).message(), "");
     for (const Safety safety : {Safety::kDefault, Safety::kExact}) {
       options.safety = safety;
-      options.exponential = Exponential::kSchraudolph;
-      EXPECT_EQ(support_on(hopper_machine(), valid_problem(), options).message(), "");
+      for (const Exponential exponential :
+           {Exponential::kExact, Exponential::kPolynomial, Exponential::kSchraudolph}) {
+        options.exponential = exponential;
+        EXPECT_EQ(support_on(hopper_machine(), valid_problem(), options).message(), "");
+      }
     }
-    options.safety = Safety::kDefault;
-    options.exponential = Exponential::kPolynomial;
+  }
+}
+
+TEST(HopperSupport, TakesExactSafetyOfEveryPath) {
+  for (const Path path : {Path::kMxfp8, Path::kNvfp4, Path::kBf16}) {
+    Options options;
+    options.path = path;
+    options.safety = Safety::kExact;
     EXPECT_EQ(support_on(hopper_machine(), valid_problem(), options).message(), "");
   }
 }
@@ -374,13 +383,12 @@ TEST(HopperSupport, RefusesEveryOtherChoiceByName) {
   };
   const Refused all[] = {
       {[](Options* o) { o->path = Path::kAll4Bit; },
-       "path must be mxfp8 for backend hopper; got all4bit"},
+       "path must be mxfp8, nvfp4 or bf16 for backend hopper; got all4bit"},
       {[](Options* o) {
-         o->safety = Safety::kExact;
+         o->path = Path::kNvfp4;
          o->exponential = Exponential::kPolynomial;
        },
-       "exponential must be exact or schraudolph with safety exact for backend hopper; got "
-       "polynomial"},
+       "exponential must be exact with path nvfp4 for backend hopper; got polynomial"},
       {[](Options* o) { o->accumulate = Accumulate::kExact; },
        "accumulate must be auto or hw for backend hopper; got exact"},
       {[](Options* o) { o->promote = Promote::kNone; },

@@ -1,4 +1,5 @@
-// The forward kernel where every token has its own exponents (exact causal safety).
+// Exponents of single tokens in the forward kernel: those of Q and K as factors of scores (NVFP4,
+// exact causal safety), those of V (exact causal safety alone).
 // Paper: 3.2, A.3. Used by: the roles in forward_load.cuh and forward_math.cuh.
 //
 // A score is multiplied by the factor of its key, then by that of its row. P-hat of a key is folded
@@ -20,65 +21,97 @@
 
 namespace flamia::hopper {
 
-/// Key factors are 2^(exponent - kKeyShift) and row factors make up for it: a raw score, at most
-/// 2^25, times the factor of the largest exponent, 120, stays finite.
+/// Key factors are 2^(exponent - kKeyShift) and row factors make up for it: a raw score of MXFP8,
+/// at most 2^25, times the factor of the largest exponent, 120, stays finite.
 inline constexpr int kKeyShift = 18;
 /// Scores of rows with a larger exponent are first multiplied by what exceeds it, so that small
 /// keys keep their bits and the factor of the row is finite.
 inline constexpr int kMaxRowExponent = 40;
 
-/// Exponents of the four tokens 4 lane .. 4 lane + 3 of a tile.
+/// Exponents of four tokens.
 struct TokenExponents {
   uint32_t bytes;
   FLAMIA_DEVICE int at(int i) const { return static_cast<int8_t>(bytes >> 8 * i & 0xffu); }
 };
-
-/// Those of the tile that begins at `block` (counted over all heads) with `valid` blocks.
-FLAMIA_DEVICE TokenExponents tile_exponents(const QuantizedOperand& operand, int64_t block,
-                                            int valid, int lane) {
+/// Those of this lane's tokens, 4 lane .. 4 lane + 3, of a tile with `valid` blocks that begins at
+/// `block` (counted over all heads).
+FLAMIA_DEVICE TokenExponents token_exponents(const QuantizedOperand& operand, int64_t block,
+                                             int valid, int lane) {
   constexpr uint32_t kNone = static_cast<uint8_t>(kNoScaleExponent) * 0x01010101u;
   const auto* words = reinterpret_cast<const uint32_t*>(operand.exponents + block * kTokenBlock);
   return {lane * 4 < valid * kTokenBlock ? words[lane] : kNone};
 }
 
-/// The producer's part of a unit of work: exponents of its query rows.
-FLAMIA_DEVICE void store_row_exponents(const QuantizedOperand& queries, int64_t block, int lane,
-                                       TokenWorkDescription* description) {
-  reinterpret_cast<uint32_t*>(description->row_exponents)[lane] =
-      tile_exponents(queries, block, kBlocksPerTile, lane).bytes;
+/// The values of this lane's four tokens, in their places (factor_position()).
+FLAMIA_DEVICE void store_by_key(const float4& values, int lane, float* of_keys) {
+  *reinterpret_cast<float2*>(of_keys + factor_position(4 * lane)) = {values.x, values.y};
+  *reinterpret_cast<float2*>(of_keys + factor_position(4 * lane + 2)) = {values.z, values.w};
+}
+/// Those of a thread's columns 8 j + 2 quad and the next (x, y), and of j + 1 (z, w), for even j.
+FLAMIA_DEVICE float4 column_quad(const float* of_keys, int j, int quad) {
+  return reinterpret_cast<const float4*>(of_keys)[2 * j + quad];
 }
 
-/// The producer's part of a tile.
-FLAMIA_DEVICE void write_token_scales(const ForwardArgs& args, TokenExponents keys,
-                                      TokenExponents values, int first_key, int masked, int lane,
-                                      TokenTileScales* scales) {
-  float factor[4], exponent[4];
+/// Factors of a thread's two rows, of scores that scale_token_scores() has multiplied. exponents:
+/// those of Q, of the first row and those after it.
+FLAMIA_DEVICE void row_factors(const int8_t* exponents, float score_multiplier,
+                               float (&factor)[2]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int exponent = smaller<int>(exponents[8 * half], kMaxRowExponent);
+    // Never zero: masked scores are -inf.
+    factor[half] =
+        larger(score_multiplier * fold_factor(exponent + kKeyShift), fold_factor(kMinFold));
+  }
+}
+
+/// Raw scores of two rows times the factors of their keys.
+template <int kScores>
+FLAMIA_DEVICE void scale_token_scores(const int8_t* exponents, const float* key_factors, int quad,
+                                      float (&s)[kScores]) {
+  const int excess[2] = {exponents[0] - kMaxRowExponent, exponents[8] - kMaxRowExponent};
+  if (__builtin_expect(__any_sync(0xffffffffu, excess[0] > 0 || excess[1] > 0), 0)) {
+    const float more[2] = {fold_factor(larger(excess[0], 0)), fold_factor(larger(excess[1], 0))};
+#pragma unroll
+    for (int i = 0; i < kScores; ++i) s[i] *= more[i / 2 % 2];
+  }
+#pragma unroll
+  for (int i = 0; i < kScores; i += 8) {
+    const float4 factor = column_quad(key_factors, i / 4, quad);
+#pragma unroll
+    for (int half = 0; half < 4; half += 2) {
+      s[i + half] *= factor.x;
+      s[i + half + 1] *= factor.y;
+      s[i + half + 4] *= factor.z;
+      s[i + half + 5] *= factor.w;
+    }
+  }
+}
+
+/// The producer's part of a tile with exponents of V for each token.
+FLAMIA_DEVICE void write_token_folds(TokenExponents values, bool sum_of_p, int lane,
+                                     TokenTileScales* scales) {
+  const int exponent[4] = {values.at(0), values.at(1), values.at(2), values.at(3)};
   int largest = kMinReference;
-  int lowest = values.at(0);
+  int lowest = exponent[0];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    factor[i] = fold_factor(larger(keys.at(i) - kKeyShift, kMinFold));
-    exponent[i] = static_cast<float>(values.at(i));
-    largest = larger(largest, values.at(i));
-    lowest = smaller(lowest, values.at(i));
+    largest = larger(largest, exponent[i]);
+    lowest = smaller(lowest, exponent[i]);
   }
-  reinterpret_cast<float4*>(scales->key_factor)[lane] = {factor[0], factor[1], factor[2],
-                                                         factor[3]};
-  reinterpret_cast<float4*>(scales->value_exponent)[lane] = {exponent[0], exponent[1], exponent[2],
-                                                             exponent[3]};
+  store_by_key({static_cast<float>(exponent[0]), static_cast<float>(exponent[1]),
+                static_cast<float>(exponent[2]), static_cast<float>(exponent[3])},
+               lane, scales->value_exponent);
   largest = __reduce_max_sync(0xffffffffu, largest);
   lowest = __reduce_min_sync(0xffffffffu, lowest);
   if (lane == 0) {
-    const float unit = pow2(-values.at(0));
+    const float unit = pow2(-exponent[0]);
     const bool keeps = fold_keeps_row_sum(fold_exponent(lowest, largest));
     scales->reference = largest;
     scales->lowest = lowest;
-    scales->whole_sum_unit = keeps && !args.sum_of_p ? unit : 0.0f;
+    scales->whole_sum_unit = keeps && !sum_of_p ? unit : 0.0f;
     scales->sum_unit = unit;
-    scales->first_key = first_key;
-    scales->masked = masked;
   }
-  __syncwarp();
 }
 
 /// Elements of the constant rows for the lane's four tokens.
@@ -102,47 +135,6 @@ FLAMIA_DEVICE uint2 token_sum_row_piece(uint32_t codes, int block, int lane) {
   return {__byte_perm(low, high, 0x5410), __byte_perm(low, high, 0x7632)};
 }
 
-/// Columns 8 j + 2 quad and the next of an array over the keys of a tile.
-FLAMIA_DEVICE float2 column_pair(const float* of_keys, int j, int quad) {
-  return *reinterpret_cast<const float2*>(of_keys + 8 * j + 2 * quad);
-}
-
-/// Factors of a thread's two rows, of scores that scale_token_scores() has multiplied.
-FLAMIA_DEVICE void row_factors(const TokenWorkDescription* description, int first_row,
-                               float score_multiplier, float (&factor)[2]) {
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int exponent =
-        smaller<int>(description->row_exponents[first_row + 8 * half], kMaxRowExponent);
-    // Never zero: masked scores are -inf.
-    factor[half] =
-        larger(score_multiplier * fold_factor(exponent + kKeyShift), fold_factor(kMinFold));
-  }
-}
-
-/// Raw scores of two rows times the factors of their keys.
-template <int kScores>
-FLAMIA_DEVICE void scale_token_scores(const TokenWorkDescription* description, int first_row,
-                                      const TokenTileScales* scales, int quad,
-                                      float (&s)[kScores]) {
-  const int excess[2] = {description->row_exponents[first_row] - kMaxRowExponent,
-                         description->row_exponents[first_row + 8] - kMaxRowExponent};
-  if (__builtin_expect(__any_sync(0xffffffffu, excess[0] > 0 || excess[1] > 0), 0)) {
-    const float more[2] = {fold_factor(larger(excess[0], 0)), fold_factor(larger(excess[1], 0))};
-#pragma unroll
-    for (int i = 0; i < kScores; ++i) s[i] *= more[i / 2 % 2];
-  }
-#pragma unroll
-  for (int j = 0; j < kScores / 4; ++j) {
-    const float2 factor = column_pair(scales->key_factor, j, quad);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      s[4 * j + 2 * half] *= factor.x;
-      s[4 * j + 2 * half + 1] *= factor.y;
-    }
-  }
-}
-
 /// Largest and smallest V exponent of the keys [begin, end) of a tile. All lanes of a quad have the
 /// same range, all lanes of the warp are here.
 struct ExponentRange {
@@ -152,16 +144,16 @@ FLAMIA_DEVICE ExponentRange exponents_between(const TokenTileScales* scales, int
                                               int quad) {
   float largest = kMinReference;
   float lowest = kMaxScaleExponent;
-#pragma unroll 4
-  for (int j = 0; j < kKeyTile / 8; ++j) {
-    const float2 exponent = column_pair(scales->value_exponent, j, quad);
+#pragma unroll 2
+  for (int j = 0; j < kKeyTile / 8; j += 2) {
+    const float4 exponents = column_quad(scales->value_exponent, j, quad);
+    const float e[4] = {exponents.x, exponents.y, exponents.z, exponents.w};
 #pragma unroll
-    for (int b = 0; b < 2; ++b) {
-      const int column = 8 * j + 2 * quad + b;
+    for (int i = 0; i < 4; ++i) {
+      const int column = 8 * (j + i / 2) + 2 * quad + i % 2;
       const bool visible = column >= begin && column < end;
-      const float e = b == 0 ? exponent.x : exponent.y;
-      largest = visible ? larger(largest, e) : largest;
-      lowest = visible ? smaller(lowest, e) : lowest;
+      largest = visible ? larger(largest, e[i]) : largest;
+      lowest = visible ? smaller(lowest, e[i]) : lowest;
     }
   }
 #pragma unroll
@@ -181,16 +173,17 @@ FLAMIA_DEVICE float token_sum_in_registers(const float (&s)[kScores], int half, 
   float sum = 0.0f;
 #pragma unroll
   for (int j = 0; j < kScores / 4; ++j) {
-    const float2 exponent = column_pair(scales->value_exponent, j, quad);
+    const float4 exponents = column_quad(scales->value_exponent, j / 2 * 2, quad);
+    const float pair[2] = {j % 2 == 0 ? exponents.x : exponents.z,
+                           j % 2 == 0 ? exponents.y : exponents.w};
     float p[2], undo[2];
     bool decoded[2];
 #pragma unroll
     for (int b = 0; b < 2; ++b) {
-      const float e = b == 0 ? exponent.x : exponent.y;
-      const int fold = fold_exponent(static_cast<int>(e), reference);
+      const int fold = fold_exponent(static_cast<int>(pair[b]), reference);
       decoded[b] = fold_keeps_row_sum(fold) && !sum_of_p;
       undo[b] = decoded[b] ? fold_factor(-fold) : 1.0f;
-      const float x = decoded[b] ? (bias - static_cast<float>(reference)) + e : bias;
+      const float x = decoded[b] ? (bias - static_cast<float>(reference)) + pair[b] : bias;
       p[b] = exponential<kExponential>(fma_f32(s[4 * j + 2 * half + b], factor, x), j, quad);
     }
     uint32_t codes, none;
