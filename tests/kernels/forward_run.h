@@ -144,9 +144,8 @@ class DeviceOperand {
         form_(form),
         block_bytes_(static_cast<size_t>(form == QuantizeForm::kE4m3 ? token_block_bytes(dim)
                                                                      : bf16_block_bytes(dim))),
-        block_exponents_(form == QuantizeForm::kNvfp4 ? kTokenBlock : 1),
         codes_(static_cast<size_t>(heads * blocks) * block_bytes_),
-        exponents_(static_cast<size_t>(heads * blocks) * block_exponents_),
+        exponents_(static_cast<size_t>(heads * blocks)),
         heads_(heads),
         blocks_(blocks) {}
 
@@ -160,8 +159,7 @@ class DeviceOperand {
     const auto heads = static_cast<size_t>(heads_);
     far_codes_ =
         std::make_unique<DeviceBuffer<uint8_t>>(heads * static_cast<size_t>(blocks) * block_bytes_);
-    far_exponents_ = std::make_unique<DeviceBuffer<int8_t>>(heads * static_cast<size_t>(blocks) *
-                                                            block_exponents_);
+    far_exponents_ = std::make_unique<DeviceBuffer<int8_t>>(heads * static_cast<size_t>(blocks));
     const auto copy = [&](auto* to, const auto* from, size_t size) {
       for (size_t head = 0; head < heads; ++head) {
         EXPECT_EQ(cudaMemcpy(to + head * static_cast<size_t>(blocks) * size,
@@ -171,7 +169,7 @@ class DeviceOperand {
       }
     };
     copy(far_codes_->data(), codes_.data(), block_bytes_);
-    copy(far_exponents_->data(), exponents_.data(), block_exponents_);
+    copy(far_exponents_->data(), exponents_.data(), 1);
     return {transposed ? nullptr : far_codes_->data(), transposed ? far_codes_->data() : nullptr,
             far_exponents_->data(), blocks};
   }
@@ -196,8 +194,7 @@ class DeviceOperand {
   RowStrides strides_;
   DeviceRows input_;
   QuantizeForm form_;
-  size_t block_bytes_;      ///< of codes
-  size_t block_exponents_;  ///< exponents of a block
+  size_t block_bytes_;  ///< of codes
   DeviceBuffer<uint8_t> codes_;
   DeviceBuffer<int8_t> exponents_;
   std::unique_ptr<DeviceBuffer<uint8_t>> far_codes_;

@@ -26,8 +26,6 @@ struct ForwardConfig {
 
   FLAMIA_HD constexpr bool bf16_scores() const { return form != ForwardForm::kMxfp8; }
   FLAMIA_HD constexpr bool bf16_values() const { return form == ForwardForm::kBf16; }
-  /// Whether scores have a factor for each query and key, not for each pair of blocks.
-  FLAMIA_HD constexpr bool token_factors() const { return form == ForwardForm::kNvfp4; }
   /// Bytes of a token block of Q or K, and of V.
   FLAMIA_HD constexpr int score_block_bytes() const {
     return bf16_scores() ? bf16_block_bytes(head_dim) : token_block_bytes(head_dim);
@@ -51,8 +49,7 @@ inline constexpr int kMinReference = -90;
 
 /// What the softmax of one key tile needs besides the scores; written by the producer.
 struct TileScales {
-  float multiplier[kBlocksPerTile][kBlocksPerTile];  ///< [row block][key block], of raw scores;
-                                                     ///< unused with token factors
+  float multiplier[kBlocksPerTile][kBlocksPerTile];  ///< [row block][key block], of E4M3 scores
   float fold[kBlocksPerTile];              ///< exponent of V less `reference`, per key block
   int32_t value_exponent[kBlocksPerTile];  ///< of V; kNoScaleExponent past the document's end
   int32_t reference;                       ///< largest of them, at least kMinReference
@@ -72,13 +69,6 @@ struct alignas(16) WorkDescription {
   int32_t valid;  ///< 0: no more work
   int32_t padding[2];
 };
-
-/// Where the factor of a key of a tile lies among the others: a thread of a quad reads those of its
-/// columns in whole vectors, columns 8 j and 8 (j + 1) together.
-FLAMIA_HD constexpr int factor_position(int key) {
-  return key / 16 * 16 + key % 8 / 2 * 4 + key % 16 / 8 * 2 + key % 2;
-}
-static_assert(factor_position(9) == 3 && factor_position(14) == 14 && factor_position(16) == 16);
 
 template <ForwardConfig kConfig>
 struct ForwardSharedMap {
@@ -103,14 +93,9 @@ struct ForwardSharedMap {
   static constexpr int kReferences = kOutput + 4 * kConsumerGroups * kOutputBytes;
   static constexpr int kScales =
       kReferences + (kConfig.bf16_values() ? 0 : 128 * kConsumerGroups * 16);
-  /// Factors of the keys of a tile, as factor_position() orders them.
-  static constexpr int kKeyFactors = kScales + kScaleSlots * static_cast<int>(sizeof(TileScales));
-  static constexpr int kKeyFactorBytes = kConfig.token_factors() ? 4 * kKeyTile : 0;
-  /// Two units of work: a description, and behind it the factors of queries.
-  static constexpr int kWork = round_up(kKeyFactors + kScaleSlots * kKeyFactorBytes, 16);
-  static constexpr int kWorkBytes =
-      static_cast<int>(sizeof(WorkDescription)) + (kConfig.token_factors() ? 4 * kQueryTile : 0);
-  static constexpr int kBarriers = kWork + 2 * kWorkBytes;
+  static constexpr int kWork =
+      round_up(kScales + kScaleSlots * static_cast<int>(sizeof(TileScales)), 16);
+  static constexpr int kBarriers = kWork + 2 * static_cast<int>(sizeof(WorkDescription));
   static constexpr int kKeyFull = kBarriers;
   static constexpr int kKeyEmpty = kKeyFull + 8 * kConfig.stages;
   static constexpr int kValueFull = kKeyEmpty + 8 * kConfig.stages;

@@ -76,8 +76,7 @@ class ForwardKeyLoader {
       const uint32_t next = work < total ? acquire() : work;  // its latency hides behind this one
       const uint32_t buffer = unit % 2;
       ptx::mbarrier_wait(base_ + Map::kQueryEmpty + 8 * buffer, (unit / 2 + 1) % 2);
-      auto* description =
-          reinterpret_cast<WorkDescription*>(shared_ + Map::kWork + buffer * Map::kWorkBytes);
+      auto* description = reinterpret_cast<WorkDescription*>(shared_ + Map::kWork) + buffer;
       const uint32_t full = base_ + Map::kQueryFull + 8 * buffer;
       if (work >= total) {
         if (lane_ == 0) {
@@ -88,7 +87,6 @@ class ForwardKeyLoader {
       }
       const int head = static_cast<int>(work % static_cast<uint32_t>(args_.heads));
       const ForwardItem item = args_.schedule.items[work / static_cast<uint32_t>(args_.heads)];
-      if constexpr (kConfig.token_factors()) write_query_factors(item, head, description);
       if (lane_ == 0) {
         description->item = item;
         description->head = head;
@@ -99,8 +97,7 @@ class ForwardKeyLoader {
             args_.q.row_codes + (head * args_.q.blocks + item.query_block) * kBlockBytes,
             kQueryTile / kTokenBlock, full);
       }
-      __syncwarp();
-      load_tiles(description->item, head);
+      load_tiles(item, head);
       work = next;
     }
   }
@@ -110,34 +107,6 @@ class ForwardKeyLoader {
     uint32_t work = 0;
     if (lane_ == 0) work = atomicAdd(args_.next_work, 1u);
     return __shfl_sync(0xffffffffu, work, 0);
-  }
-
-  /// Exponents of four tokens, this lane's of the 128 from `block` on.
-  FLAMIA_DEVICE static char4 token_exponents(const QuantizedOperand& operand, int64_t block,
-                                             int lane) {
-    return reinterpret_cast<const char4*>(operand.exponents + block * kTokenBlock)[lane];
-  }
-
-  /// 2^exponent times the multiplier of scores; never zero: masked scores are -inf.
-  FLAMIA_DEVICE void write_query_factors(const ForwardItem& item, int head,
-                                         WorkDescription* description) const {
-    const char4 e = token_exponents(args_.q, head * args_.q.blocks + item.query_block, lane_);
-    const auto factor = [&](int exponent) {
-      return larger(args_.score_multiplier * fold_factor(larger(exponent, kMinFold)),
-                    fold_factor(kMinFold));
-    };
-    reinterpret_cast<float4*>(description + 1)[lane_] = {factor(e.x), factor(e.y), factor(e.z),
-                                                         factor(e.w)};
-    __syncwarp();
-  }
-
-  FLAMIA_DEVICE void write_key_factors(char4 e) const {
-    auto* factors = reinterpret_cast<float*>(shared_ + Map::kKeyFactors +
-                                             tiles_ % Map::kScaleSlots * Map::kKeyFactorBytes);
-    const auto factor = [](int exponent) { return fold_factor(larger(exponent, kMinFold)); };
-    *reinterpret_cast<float2*>(factors + factor_position(4 * lane_)) = {factor(e.x), factor(e.y)};
-    *reinterpret_cast<float2*>(factors + factor_position(4 * lane_ + 2)) = {factor(e.z),
-                                                                            factor(e.w)};
   }
 
   FLAMIA_DEVICE void load_tiles(const ForwardItem& item, int head) {
@@ -172,13 +141,6 @@ class ForwardKeyLoader {
           value_exponent = args_.v.exponents[kv_head * args_.v.blocks + block];
         }
       }
-      char4 token_exponent = {};
-      if constexpr (kConfig.token_factors()) {
-        if (lane_ / 8 < valid) {
-          token_exponent =
-              token_exponents(args_.k, kv_head * args_.k.blocks + item.key_block + first, lane_);
-        }
-      }
       const uint32_t stage = tiles_ % kConfig.stages;
       const uint32_t full = base_ + Map::kKeyFull + 8 * stage;
       ptx::mbarrier_wait(base_ + Map::kKeyEmpty + 8 * stage, (tiles_ / kConfig.stages + 1) % 2);
@@ -200,7 +162,6 @@ class ForwardKeyLoader {
         }
         ptx::fence_async_shared();
       }
-      if constexpr (kConfig.token_factors()) write_key_factors(token_exponent);
       write_scales(row_exponent, key_exponent, value_exponent, valid, tile_index * kKeyTile,
                    static_cast<int>(masked & ((1u << kConsumerGroups) - 1)));
       if (lane_ == 0) ptx::mbarrier_arrive(full);
@@ -270,7 +231,7 @@ class ForwardValueLoader {
       const uint32_t buffer = unit % 2;
       ptx::mbarrier_wait(base_ + Map::kQueryFull + 8 * buffer, unit / 2 % 2);
       const auto* description =
-          reinterpret_cast<const WorkDescription*>(shared_ + Map::kWork + buffer * Map::kWorkBytes);
+          reinterpret_cast<const WorkDescription*>(shared_ + Map::kWork) + buffer;
       if (!description->valid) return;
       const int kv_head = description->head / args_.heads_per_kv_head;
       const int key_block = description->item.key_block;

@@ -95,45 +95,6 @@ class ForwardConsumer {
     return reinterpret_cast<const TileScales*>(shared_ + Map::kScales) + tile % Map::kScaleSlots;
   }
 
-  /// What raw scores are multiplied by: one factor for each key block, the same for both rows, or
-  /// one for each row where keys have factors of their own.
-  struct Multipliers {
-    float value[kConfig.token_factors() ? 2 : kBlocksPerTile];
-    FLAMIA_DEVICE float of(int half, int block) const {
-      return value[kConfig.token_factors() ? half : block];
-    }
-  };
-  /// Also applies the factors of keys.
-  FLAMIA_DEVICE Multipliers multipliers(float (&s)[kScores], const TileScales* scales, int thread,
-                                        const WorkDescription* description) const {
-    Multipliers result;
-    if constexpr (kConfig.token_factors()) {
-      const auto* keys =
-          reinterpret_cast<const float4*>(shared_ + Map::kKeyFactors +
-                                          tiles_ % Map::kScaleSlots * Map::kKeyFactorBytes) +
-          thread % 4;
-#pragma unroll
-      for (int i = 0; i < kScores; i += 8) {
-        const float4 factor = keys[i / 2];
-        s[i] *= factor.x;
-        s[i + 1] *= factor.y;
-        s[i + 2] *= factor.x;
-        s[i + 3] *= factor.y;
-        s[i + 4] *= factor.z;
-        s[i + 5] *= factor.w;
-        s[i + 6] *= factor.z;
-        s[i + 7] *= factor.w;
-      }
-      const auto* queries = reinterpret_cast<const float*>(description + 1);
-      result.value[0] = queries[first_row(thread)];
-      result.value[1] = queries[first_row(thread) + 8];
-    } else {
-      *reinterpret_cast<float4*>(result.value) =
-          *reinterpret_cast<const float4*>(scales->multiplier[thread / 64]);
-    }
-    return result;
-  }
-
   /// Largest V exponent of the key blocks that a row sees in the tile.
   FLAMIA_DEVICE static int largest_visible(const TileScales* scales, int begin, int end) {
     int largest = kMinReference;
@@ -148,8 +109,9 @@ class ForwardConsumer {
   /// Row sum of a tile whose constant rows do not give it: decoded P-hat where the fold keeps it,
   /// else the exponential itself, as the exact definition says (numerics/key_fold.h).
   FLAMIA_DEVICE float sum_in_registers(const float (&s)[kScores], int half,
-                                       const TileScales* scales, const Multipliers& multiplier,
-                                       const Row& row, int reference) const {
+                                       const TileScales* scales,
+                                       const float (&multiplier)[kBlocksPerTile], const Row& row,
+                                       int reference) const {
     const float c_less_m = args_.p_log2 - (row.m == -kFloatInfinity ? 0.0f : row.m);
     float sum = 0.0f;
 #pragma unroll
@@ -161,8 +123,8 @@ class ForwardConsumer {
 #pragma unroll
       for (int j = 0; j < 16; j += 4) {
         const int i = 16 * g + j + 2 * half;
-        float a = ptx::exp2_approximate(fma_f32(s[i], multiplier.of(half, g), bias));
-        float b = ptx::exp2_approximate(fma_f32(s[i + 1], multiplier.of(half, g), bias));
+        float a = ptx::exp2_approximate(fma_f32(s[i], multiplier[g], bias));
+        float b = ptx::exp2_approximate(fma_f32(s[i + 1], multiplier[g], bias));
         if (decoded) {
           uint32_t low, high;
           ptx::unpack_e4m3x4(ptx::pack_e4m3x4(a, b, 0.0f, 0.0f), &low, &high);
@@ -180,14 +142,14 @@ class ForwardConsumer {
 
   /// Largest scores of the two rows among this thread's columns, in base 2.
   template <bool kPositive>
-  FLAMIA_DEVICE static void largest_scores(const float (&s)[kScores], const Multipliers& multiplier,
+  FLAMIA_DEVICE static void largest_scores(const float (&s)[kScores],
+                                           const float (&multiplier)[kBlocksPerTile],
                                            float (&largest)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
       for (int g = 0; g < kBlocksPerTile; ++g) {
-        const float block =
-            largest_of_block<kPositive>(s + 16 * g + 2 * half) * multiplier.of(half, g);
+        const float block = largest_of_block<kPositive>(s + 16 * g + 2 * half) * multiplier[g];
         largest[half] = g == 0 ? block : max_number(largest[half], block);
       }
     }
@@ -256,9 +218,9 @@ class ForwardConsumer {
 
   /// The rows' new state for a tile: maxima, references, sums; and the biases of its exponentials.
   template <bool kGeneral>
-  FLAMIA_DEVICE void renew_rows(float (&s)[kScores], const Multipliers& multiplier, Row (&rows)[2],
-                                RowBias (&bias)[2], const TileScales* scales, int thread,
-                                const WorkDescription* description) {
+  FLAMIA_DEVICE void renew_rows(float (&s)[kScores], const float (&multiplier)[kBlocksPerTile],
+                                Row (&rows)[2], RowBias (&bias)[2], const TileScales* scales,
+                                int thread, const WorkDescription* description) {
     VisibleKeys seen[2] = {{0, kKeyTile}, {0, kKeyTile}};  // of the tile
     if (kGeneral && (scales->masked >> group_ & 1) != 0) {
 #pragma unroll
@@ -312,15 +274,19 @@ class ForwardConsumer {
   FLAMIA_DEVICE void softmax(float (&s)[kScores], uint32_t (&p)[4][4], float (&o)[kOutputs],
                              const float (&t)[kProducts], Row (&rows)[2],
                              const WorkDescription* description) {
-    // Beside the maxima there are issue slots left; where factors of keys are live, registers are
-    // not.
-    constexpr bool kAddFirst = kConfig.token_factors();
-    const float factor[2] = {rows[0].factor, rows[1].factor};
-    rows[0].factor = rows[1].factor = 1.0f;
-    if constexpr (kAdd && kAddFirst) add_product(o, t, factor);
     const TileScales* scales = scales_of(tiles_);
     const int thread = consumer_thread();
-    const Multipliers multiplier = multipliers(s, scales, thread, description);
+    float multiplier[kBlocksPerTile];
+    if constexpr (kConfig.bf16_scores()) {
+      const float common = score_multiplier_of(args_);
+#pragma unroll
+      for (float& factor : multiplier) factor = common;
+    } else {
+      *reinterpret_cast<float4*>(multiplier) =
+          *reinterpret_cast<const float4*>(scales->multiplier[thread / 64]);
+    }
+    const float factor[2] = {rows[0].factor, rows[1].factor};
+    rows[0].factor = rows[1].factor = 1.0f;
     RowBias bias[2];
     // Only scores above m matter; where no m is negative they are positive. The general form gives
     // the same bits, whatever the neighbours in the warp are.
@@ -332,12 +298,13 @@ class ForwardConsumer {
     } else {
       renew_rows<false>(s, multiplier, rows, bias, scales, thread, description);
     }
-    if constexpr (kAdd && !kAddFirst) add_product(o, t, factor);
+    if constexpr (kAdd) add_product(o, t, factor);
     exponentials(s, p, multiplier, bias);
   }
 
   FLAMIA_DEVICE static void exponentials(float (&s)[kScores], uint32_t (&p)[4][4],
-                                         const Multipliers& multiplier, const RowBias (&bias)[2]) {
+                                         const float (&multiplier)[kBlocksPerTile],
+                                         const RowBias (&bias)[2]) {
     constexpr int kWords = kScores / 4;
 #pragma unroll
     for (int word = 0; word < kWords; ++word) {
@@ -345,8 +312,7 @@ class ForwardConsumer {
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
         float& x = s[first + k / 2 * 4 + k % 2];
-        x = ptx::exp2_approximate(
-            fma_f32(x, multiplier.of(word % 2, word / 4), bias[word % 2].block[word / 4]));
+        x = ptx::exp2_approximate(fma_f32(x, multiplier[word / 4], bias[word % 2].block[word / 4]));
       }
     }
 #pragma unroll

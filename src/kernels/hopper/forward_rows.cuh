@@ -45,7 +45,7 @@ FLAMIA_DEVICE void take_work(const unsigned char* shared, const Attend& attend) 
     const uint32_t buffer = unit % 2;
     ptx::mbarrier_wait(full + 8 * buffer, unit / 2 % 2);
     const auto* description =
-        reinterpret_cast<const WorkDescription*>(shared + Map::kWork + buffer * Map::kWorkBytes);
+        reinterpret_cast<const WorkDescription*>(shared + Map::kWork) + buffer;
     if (!ptx::uniform(static_cast<uint32_t>(description->valid))) break;
     attend(description, buffer);
   }
