@@ -129,6 +129,14 @@ TEST_P(ForwardPath, ScoresOfSingleKeys) {
   }
 }
 
+/// Payloads past 2^31 bytes: heads that lie far apart.
+TEST_P(ForwardPath, OffsetsPast32Bits) {
+  Case one({{40, 40}, {}, 2, 2, 64, 0}, 12);
+  DeviceLayout heads;
+  heads.blocks = (int64_t{1} << 20) + 1;
+  expect_same_bits(device_forward(one, causal(), heads), like_cpu(one, causal()));
+}
+
 TEST_P(ForwardPath, OfOnesIsOne) {
   for (const int dim : {64, 128}) {
     Case one({{1, 33, 200, 129}, {}, 2, 1, dim, 0}, 21);
