@@ -198,9 +198,7 @@ Call make_call(const Workload& workload, bool causal, const Settings& settings, 
     } else {
       tensor.output.row_codes = codes;
     }
-    const bool tokens = form == flamia::QuantizeForm::kNvfp4;
-    tensor.output.exponents =
-        buffers->take<int8_t>(heads * blocks * (tokens ? flamia::kTokenBlock : 1));
+    tensor.output.exponents = buffers->take<int8_t>(heads * blocks);
     tensor.output.blocks = blocks;
     tensor.blocks = schedule.schedule.query_blocks;
     tensor.hadamard = rotate ? 1 : 0;

@@ -28,15 +28,15 @@ class Layout {
 ForwardWorkspace forward_workspace(const Problem& problem, const Conventions& conventions) {
   const int64_t query_blocks = token_block_capacity(problem.query_tokens, problem.documents);
   const int64_t key_blocks = token_block_capacity(problem.key_tokens, problem.documents);
-  const bool bf16 = conventions.path == Path::kBf16;
-  const bool nvfp4 = conventions.path == Path::kNvfp4;
-  const int64_t fp8_bytes = token_block_bytes(problem.head_dim);  // of a block
+  const bool bf16_scores = conventions.path != Path::kMxfp8;
+  const bool bf16_values = conventions.path == Path::kBf16;
+  const int64_t fp8_bytes = token_block_bytes(problem.head_dim);  // of a block, as all these
   const int64_t bf16_bytes = bf16_block_bytes(problem.head_dim);
-  const int64_t score_bytes = bf16 || nvfp4 ? bf16_bytes : fp8_bytes;
-  const int64_t value_bytes = bf16 ? bf16_bytes : fp8_bytes;
-  const bool exact = conventions.safety == Safety::kExact;
-  const int64_t score_exponents = bf16 ? 0 : nvfp4 || exact ? kTokenBlock : 1;
-  const int64_t value_exponents = bf16 ? 0 : exact ? kTokenBlock : 1;
+  const int64_t score_bytes = bf16_scores ? bf16_bytes : fp8_bytes;
+  const int64_t value_bytes = bf16_values ? bf16_bytes : fp8_bytes;
+  const int64_t exponents = conventions.safety == Safety::kExact ? kTokenBlock : 1;
+  const int64_t score_exponents = bf16_scores ? 0 : exponents;
+  const int64_t value_exponents = bf16_values ? 0 : exponents;
   Layout layout;
   ForwardWorkspace result;
   result.counts = layout.take(1, sizeof(ScheduleCounts));

@@ -23,8 +23,8 @@ struct ForwardWorkspace {
   Extent key_blocks;    ///< unused where keys have the lengths of the queries
   Extent items;         ///< ForwardItem
   Extent schedule_scratch;
-  /// E4M3 or BF16 [heads][blocks][32 x head_dim]; I8 [heads][blocks], of tokens [heads][blocks][32]
-  /// where Q and K are NVFP4 and with exact safety, nothing for path bf16.
+  /// E4M3 or BF16 [heads][blocks][32 x head_dim]; I8 [heads][blocks] or, with exact safety,
+  /// [heads][blocks][32], nothing beside BF16.
   Extent q_codes, q_exponents;
   Extent k_codes, k_exponents;
   Extent v_codes, v_exponents;  ///< E4M3 codes transposed

@@ -68,7 +68,7 @@ struct QuantizedOperand {
 /// What a quantizer launch makes of a tensor.
 enum class QuantizeForm : int32_t {
   kE4m3,   ///< codes and exponents of blocks or tokens
-  kNvfp4,  ///< E2M1 codes times their UE4M3 scales, exact in BF16, and exponents of tokens
+  kNvfp4,  ///< E2M1 codes times their scales, exact in BF16; no exponents
   kBf16,   ///< the input itself in the layout of blocks
 };
 

@@ -202,5 +202,18 @@ TEST_F(ForwardOnDevice, MoreThan2To31Elements) {
   }
 }
 
+/// The kernels of the other paths, through many tiles and stages. P of bf16 is rounded at other
+/// places than that of the CPU backend now and then, O of it summed without promotion.
+TEST_F(ForwardOnDevice, OtherPathsOnLongDocuments) {
+  for (const Path path : {Path::kBf16, Path::kNvfp4}) {
+    for (const int dim : {64, 128}) {
+      Case one({{4096, 1, 3000, 129}, {}, 2, 1, dim, 5}, 46);
+      one.add_to_v(0.5f);
+      expect_like_cpu(one, options_of(path, MaskKind::kCausal));
+      expect_like_cpu(one, options_of(path, MaskKind::kFull));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace flamia::test

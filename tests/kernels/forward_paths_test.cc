@@ -129,6 +129,14 @@ TEST_P(ForwardPath, ScoresOfSingleKeys) {
   }
 }
 
+/// Payloads past 2^31 bytes: heads that lie far apart.
+TEST_P(ForwardPath, OffsetsPast32Bits) {
+  Case one({{40, 40}, {}, 2, 2, 64, 0}, 12);
+  DeviceLayout heads;
+  heads.blocks = (int64_t{1} << 20) + 1;
+  expect_same_bits(device_forward(one, causal(), heads), like_cpu(one, causal()));
+}
+
 TEST_P(ForwardPath, OfOnesIsOne) {
   for (const int dim : {64, 128}) {
     Case one({{1, 33, 200, 129}, {}, 2, 1, dim, 0}, 21);
@@ -262,17 +270,22 @@ TEST_P(ForwardPath, FutureTokens) {
   }
 }
 
-/// NaN inside the document: whoever sees it gets what the CPU backend gives.
+/// NaN and infinities inside the document: whoever sees them gets what the CPU backend gives. Not
+/// infinities of Q and K in NVFP4, which are large numbers, here other ones (nvfp4_bf16_scale()).
 TEST_P(ForwardPath, NotANumberInside) {
-  for (int tensor = 0; tensor < 3; ++tensor) {
-    for (const int64_t token : {5, 70, 150}) {
-      SCOPED_TRACE(testing::Message() << "tensor " << tensor << " token " << token);
-      Case one({{200}, {}, 1, 1, 64, 0}, 37);
-      uint16_t& x = tensor == 0   ? one.q(token, 0, 3)
-                    : tensor == 1 ? one.k(token, 0, 3)
-                                  : one.v(token, 0, 3);
-      x = kNanBf16;
-      like_cpu(one, causal());
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const float poison : {std::nanf(""), inf, -inf}) {
+    for (int tensor = 0; tensor < 3; ++tensor) {
+      if (GetParam() == Path::kNvfp4 && tensor < 2 && std::isinf(poison)) continue;
+      for (const int64_t token : {5, 150}) {
+        SCOPED_TRACE(testing::Message() << poison << " tensor " << tensor << " token " << token);
+        Case one({{200}, {}, 1, 1, 64, 0}, 37);
+        uint16_t& x = tensor == 0   ? one.q(token, 0, 3)
+                      : tensor == 1 ? one.k(token, 0, 3)
+                                    : one.v(token, 0, 3);
+        x = float_to_bf16(poison);
+        like_cpu(one, causal());
+      }
     }
   }
 }

@@ -146,7 +146,7 @@ class DeviceOperand {
         block_bytes_(static_cast<size_t>(form == QuantizeForm::kE4m3 ? token_block_bytes(dim)
                                                                      : bf16_block_bytes(dim))),
         per_token_(form == QuantizeForm::kE4m3 && safety == Safety::kExact),
-        block_exponents_(form == QuantizeForm::kNvfp4 || per_token_ ? kTokenBlock : 1),
+        block_exponents_(per_token_ ? kTokenBlock : 1),
         codes_(static_cast<size_t>(heads * blocks) * block_bytes_),
         exponents_(static_cast<size_t>(heads * blocks) * block_exponents_),
         heads_(heads),

@@ -117,7 +117,7 @@ class ForwardBf16Consumer {
     } else {
       largest_scores<true>(s, tile_max);
     }
-    const float multiplier = larger(args_.score_multiplier, fold_factor(kMinFold));
+    const float multiplier = score_multiplier_of(args_);
     tile_max[0] *= multiplier;
     tile_max[1] *= multiplier;
     rows[0].factor = rows[1].factor = 1.0f;

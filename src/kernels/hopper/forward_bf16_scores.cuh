@@ -6,10 +6,17 @@
 #include <cstdint>
 
 #include "kernels/hopper/forward_config.h"
+#include "numerics/key_fold.h"
+#include "plan/kernel_info.h"
 #include "ptx/descriptors.h"
 #include "ptx/wgmma_bf16.cuh"
 
 namespace flamia::hopper {
+
+/// What such scores are multiplied by. Never zero: masked ones are -inf.
+FLAMIA_DEVICE float score_multiplier_of(const ForwardArgs& args) {
+  return larger(args.score_multiplier, fold_factor(kMinFold));
+}
 
 /// Scores of the 64 rows of a group against a key tile, both BF16.
 template <ForwardConfig kConfig>

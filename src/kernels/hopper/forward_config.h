@@ -34,7 +34,7 @@ struct ForwardConfig {
   FLAMIA_HD constexpr bool bf16_values() const { return form == ForwardForm::kBf16; }
   /// Whether scores have a factor for each query and key, not for each pair of blocks.
   FLAMIA_HD constexpr bool token_factors() const {
-    return form == ForwardForm::kNvfp4 || per_token;
+    return per_token && !bf16_scores();
   }
   /// Bytes of a token block of Q or K, and of V.
   FLAMIA_HD constexpr int score_block_bytes() const {
@@ -66,8 +66,7 @@ static_assert(sum_code(0) == 0x38 && sum_code(-6) == 0x08 && sum_code(9) == 0x78
 
 /// What the softmax of one key tile needs besides the scores; written by the producer.
 struct TileScales {
-  float multiplier[kBlocksPerTile][kBlocksPerTile];  ///< [row block][key block], of raw scores;
-                                                     ///< unused with token factors
+  float multiplier[kBlocksPerTile][kBlocksPerTile];  ///< [row block][key block], of E4M3 scores
   float fold[kBlocksPerTile];              ///< exponent of V less `reference`, per key block
   int32_t value_exponent[kBlocksPerTile];  ///< of V; kNoScaleExponent past the document's end
   int32_t reference;                       ///< largest of them, at least kMinReference

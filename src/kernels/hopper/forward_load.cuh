@@ -105,8 +105,7 @@ class ForwardKeyLoader {
             args_.q.row_codes + (head * args_.q.blocks + item.query_block) * kBlockBytes,
             kQueryTile / kTokenBlock, full);
       }
-      __syncwarp();
-      load_tiles(description->item, head);
+      load_tiles(item, head);
       work = next;
     }
   }

@@ -117,6 +117,10 @@ class ForwardConsumer {
           shared_ + Map::kKeyFactors + tiles_ % Map::kScaleSlots * Map::kKeyFactorBytes);
       scale_token_scores(exponents, keys, thread % 4, s);
       row_factors(exponents, args_.score_multiplier, result.value);
+    } else if constexpr (kConfig.bf16_scores()) {
+      const float common = score_multiplier_of(args_);
+#pragma unroll
+      for (float& factor : result.value) factor = common;
     } else {
       *reinterpret_cast<float4*>(result.value) =
           *reinterpret_cast<const float4*>(scales->multiplier[thread / 64]);
