@@ -33,9 +33,7 @@ struct ForwardConfig {
   FLAMIA_HD constexpr bool bf16_scores() const { return form != ForwardForm::kMxfp8; }
   FLAMIA_HD constexpr bool bf16_values() const { return form == ForwardForm::kBf16; }
   /// Whether scores have a factor for each query and key, not for each pair of blocks.
-  FLAMIA_HD constexpr bool token_factors() const {
-    return per_token && !bf16_scores();
-  }
+  FLAMIA_HD constexpr bool token_factors() const { return per_token && !bf16_scores(); }
   /// Bytes of a token block of Q or K, and of V.
   FLAMIA_HD constexpr int score_block_bytes() const {
     return bf16_scores() ? bf16_block_bytes(head_dim) : token_block_bytes(head_dim);

@@ -1,6 +1,6 @@
-// The forward kernel where every token has its own exponents (exact causal safety): those of Q and K
-// as factors of scores, those of V as folds of P-hat.
-// Paper: 3.2, A.3. Used by: the roles in forward_load.cuh and forward_math.cuh.
+// The forward kernel where every token has its own exponents (exact causal safety): those of Q and
+// K as factors of scores, those of V as folds of P-hat. Paper: 3.2, A.3. Used by: the roles in
+// forward_load.cuh and forward_math.cuh.
 //
 // A score is multiplied by the factor of its key, then by that of its row. P-hat of a key is folded
 // by the key's own V exponent less the reference of the row, which is the largest of the keys that
