@@ -20,7 +20,7 @@
 #include "flamia/attention.h"
 #include "numerics/bf16.h"
 #include "numerics/e2m1.h"
-#include "numerics/scale_codes.h"
+#include "numerics/nvfp4_scale.h"
 #include "plan/kernel_info.h"
 #include "problem/token_blocks.h"
 #include "tools/document_list.h"
@@ -192,10 +192,13 @@ struct BlockModel {
   size_t at(int token, int head, int channel) const {
     return static_cast<size_t>((token * heads + head) * dim + channel);
   }
+  int8_t exponent(int token, int head) const {
+    return exponents[static_cast<size_t>(token * heads + head)];
+  }
   /// The BF16 value that a block in that form holds.
   uint16_t product(int token, int head, int channel) const {
     const size_t place = at(token, head, channel);
-    const float scale = decode_ue4m3(scales[place / 16]);
+    const float scale = nvfp4_bf16_scale(scales[place / kNvfp4Block], exponent(token, head));
     return float_to_bf16(decode_e2m1(codes[place]) * scale);
   }
 };
@@ -205,7 +208,7 @@ Status model_block(std::vector<uint16_t>* rows, const QuantizeTensor& tensor, Bl
   model->codes.resize(elements);
   model->exponents.resize(elements / static_cast<size_t>(model->dim));
   const bool nvfp4 = tensor.form == kNvfp4;
-  if (nvfp4) model->scales.resize(elements / 16);
+  if (nvfp4) model->scales.resize(elements / kNvfp4Block);
   const int64_t heads = model->heads;
   const int64_t dim = model->dim;
   const auto dense = [&](void* data, DType type, int64_t columns) -> TensorView {
@@ -220,7 +223,7 @@ Status model_block(std::vector<uint16_t>* rows, const QuantizeTensor& tensor, Bl
   options.hadamard = tensor.hadamard != 0 ? Hadamard::kOn : Hadamard::kOff;
   const QuantizedTensors outputs{
       dense(model->codes.data(), DType::kU8, dim), dense(model->exponents.data(), DType::kI8, 0),
-      dense(nvfp4 ? model->scales.data() : nullptr, DType::kU8, dim / 16)};
+      dense(nvfp4 ? model->scales.data() : nullptr, DType::kU8, dim / kNvfp4Block)};
   return quantize(dense(rows->data(), DType::kBF16, dim), {lengths, DType::kI32, 1, {2}, {1}},
                   Role::kQ, ContractionAxis::kHeadDim, options, outputs);
 }
@@ -247,7 +250,7 @@ Status check_block(const QuantizeTensor& tensor, int64_t block, int heads, int d
     std::vector<uint16_t> bf16;
     std::vector<int8_t> exponents;
     const bool codes = tensor.form == kE4m3;
-    const bool tokens = tensor.form == kNvfp4;
+    const bool products = tensor.form == kNvfp4;
     if (codes && tensor.output.row_codes != nullptr) {
       status = read_array(tensor.output.row_codes + first, token_block_bytes(dim), &row);
     }
@@ -258,17 +261,13 @@ Status check_block(const QuantizeTensor& tensor, int64_t block, int heads, int d
     if (status.ok() && !codes) {
       status = read_array(tensor.row_bf16 + first, token_block_bytes(dim), &bf16);
     }
-    if (status.ok() && (codes || tokens)) {
-      status = read_array(tensor.output.exponents + (tokens ? index * kTokenBlock : index),
-                          tokens ? kTokenBlock : 1, &exponents);
+    if (status.ok() && codes) {
+      status = read_array(tensor.output.exponents + index, 1, &exponents);
     }
     if (!status.ok()) return status;
     bool same = true;
     for (int token = 0; token < model.tokens; ++token) {
-      const int8_t exponent = model.exponents[static_cast<size_t>(token * heads + head)];
-      if (!exponents.empty()) {
-        same = same && exponents[tokens ? static_cast<size_t>(token) : 0] == exponent;
-      }
+      if (!exponents.empty()) same = same && exponents[0] == model.exponent(token, head);
       for (int channel = 0; channel < dim; ++channel) {
         const uint8_t code = model.codes[model.at(token, head, channel)];
         if (!row.empty()) {
@@ -282,7 +281,7 @@ Status check_block(const QuantizeTensor& tensor, int64_t block, int heads, int d
         }
         if (!bf16.empty()) {
           const uint16_t wanted =
-              tokens ? model.product(token, head, channel) : rows[model.at(token, head, channel)];
+              products ? model.product(token, head, channel) : rows[model.at(token, head, channel)];
           same = same && bf16[static_cast<size_t>(bf16_payload_byte(token, channel)) / 2] == wanted;
         }
       }

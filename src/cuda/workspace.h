@@ -6,6 +6,7 @@
 
 #include <cstddef>
 
+#include "flamia/conventions.h"
 #include "flamia/problem.h"
 
 namespace flamia::cuda {
@@ -22,9 +23,11 @@ struct ForwardWorkspace {
   Extent key_blocks;    ///< unused where keys have the lengths of the queries
   Extent items;         ///< ForwardItem
   Extent schedule_scratch;
-  Extent q_codes, q_exponents;  ///< E4M3 [heads][blocks][32 x head_dim], I8 [heads][blocks]
+  /// E4M3 or BF16 [heads][blocks][32 x head_dim]; I8 [heads][blocks] or, with exact safety,
+  /// [heads][blocks][32], nothing beside BF16.
+  Extent q_codes, q_exponents;
   Extent k_codes, k_exponents;
-  Extent v_codes, v_exponents;  ///< codes transposed
+  Extent v_codes, v_exponents;  ///< E4M3 codes transposed
   size_t bytes = 0;             ///< of all
 };
 
@@ -32,7 +35,7 @@ struct ForwardWorkspace {
 /// itself is a multiple of kWorkspaceAlignment (problem/validate.h).
 constexpr size_t kExtentAlignment = 256;
 
-ForwardWorkspace forward_workspace(const Problem& problem);
+ForwardWorkspace forward_workspace(const Problem& problem, const Conventions& conventions);
 
 /// Where the buffers of a quantize() call lie. The tensor counts as the queries of problem.
 struct QuantizeWorkspace {

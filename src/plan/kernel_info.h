@@ -68,7 +68,7 @@ struct QuantizedOperand {
 /// What a quantizer launch makes of a tensor.
 enum class QuantizeForm : int32_t {
   kE4m3,   ///< codes and exponents of blocks or tokens
-  kNvfp4,  ///< E2M1 codes times their UE4M3 scales, exact in BF16, and exponents of tokens
+  kNvfp4,  ///< E2M1 codes times their scales, exact in BF16; no exponents
   kBf16,   ///< the input itself in the layout of blocks
 };
 
@@ -155,10 +155,18 @@ struct LseOutput {
   int64_t token_stride;
 };
 
+/// What a forward launch multiplies.
+enum class ForwardForm : int32_t {
+  kMxfp8,  ///< E4M3 codes of Q, K, V and P
+  kNvfp4,  ///< Q and K in QuantizeForm::kNvfp4, E4M3 codes of V and P
+  kBf16,   ///< Q, K and V in QuantizeForm::kBf16, P in BF16
+};
+
+/// Operands in BF16 are what the quantizer calls row_bf16, in place of codes.
 struct ForwardArgs {
   QuantizedOperand q;  ///< row-major codes
   QuantizedOperand k;  ///< row-major codes
-  QuantizedOperand v;  ///< transposed codes, TokenOrder::kAccumulator
+  QuantizedOperand v;  ///< transposed codes, TokenOrder::kAccumulator; in BF16 row-major
   Schedule schedule;
   uint32_t* next_work;  ///< 0 at the start of the launch; work index = item * heads + head
   Bf16Output o;
@@ -176,9 +184,28 @@ struct ForwardArgs {
   float tau;
   int32_t reverse;   ///< 1: key tiles from the last to the first
   int32_t sum_of_p;  ///< 1: row sums add un-quantized probabilities
+  ForwardForm form;  ///< which kernel; the kernel itself does not read it
 };
-/// Kernels that take a ForwardArgs (src/kernels/hopper/forward.cu). Grid: at most one CTA per SM.
+/// Kernels that take a ForwardArgs (src/kernels/hopper/forward*.cu). Grid: at most one CTA per SM.
 extern const KernelInfo kForwardMxfp8D128;
 extern const KernelInfo kForwardMxfp8D64;
+/// The same in other variants (src/kernels/hopper/forward_forms.cu). Exact: exponents of q, k and v
+/// are those of tokens. Polynomial, Schraudolph: the exponential of some columns.
+extern const KernelInfo kForwardMxfp8ExactD128;
+extern const KernelInfo kForwardMxfp8ExactD64;
+extern const KernelInfo kForwardMxfp8PolynomialD128;
+extern const KernelInfo kForwardMxfp8PolynomialD64;
+extern const KernelInfo kForwardMxfp8SchraudolphD128;
+extern const KernelInfo kForwardMxfp8SchraudolphD64;
+extern const KernelInfo kForwardMxfp8ExactPolynomialD128;
+extern const KernelInfo kForwardMxfp8ExactPolynomialD64;
+extern const KernelInfo kForwardMxfp8ExactSchraudolphD128;
+extern const KernelInfo kForwardMxfp8ExactSchraudolphD64;
+extern const KernelInfo kForwardBf16D128;
+extern const KernelInfo kForwardBf16D64;
+extern const KernelInfo kForwardNvfp4D128;
+extern const KernelInfo kForwardNvfp4D64;
+extern const KernelInfo kForwardNvfp4ExactD128;  ///< exponents of V, too, are those of tokens
+extern const KernelInfo kForwardNvfp4ExactD64;
 
 }  // namespace flamia

@@ -169,10 +169,14 @@ class HopperRules {
   explicit HopperRules(Refusals* refusals) : refusals_(refusals) {}
 
   void check(const Problem& problem, const Options& options) {
-    expect("path", options.path, Path::kMxfp8);
+    if (options.path == Path::kAll4Bit) {
+      refuse("path", "be mxfp8, nvfp4 or bf16", name(options.path));
+    }
     expect("emulate", options.emulate, Family::kHopper);
-    expect("safety", options.safety, Safety::kDefault);
-    expect("exponential", options.exponential, Exponential::kExact);
+    if (options.exponential == Exponential::kPolynomial && options.path != Path::kMxfp8) {
+      refuse("exponential", concat("be exact with path ", name(options.path)),
+             name(options.exponential));
+    }
     if (options.accumulate == Accumulate::kExact) {
       refuse("accumulate", "be auto or hw", name(options.accumulate));
     }

@@ -1,14 +1,16 @@
-// MXFP8 forward attention of packed documents on sm_90a: O, its residual and the log-sum-exp.
-// Paper: 3.1-3.4, 3.6. Used by: the entries in forward.cu.
+// Forward attention of packed documents on sm_90a: O, its residual and the log-sum-exp.
+// Paper: 3.1-3.4, 3.6. Used by: the entries in forward.cu, forward_nvfp4.cu, forward_bf16.cu.
 //
-// Reads: codes and exponents in token blocks (problem/token_blocks.h), the work list, a counter
-// that starts at zero. Writes: rows of documents, each once; rows that belong to nobody (O = 0, LSE
-// = -inf). A persistent grid: every CTA takes the next unit of work until none is left. The result
-// of a row depends on its document alone, whatever lies beside it and whichever CTA computes it.
+// Reads: codes and exponents, or BF16 values, in token blocks (problem/token_blocks.h), the work
+// list, a counter that starts at zero. Writes: rows of documents, each once; rows that belong to
+// nobody (O = 0, LSE = -inf). A persistent grid: every CTA takes the next unit of work until none
+// is left. The result of a row depends on its document alone, whatever lies beside it and whichever
+// CTA computes it.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/hopper/forward_bf16_math.cuh"
 #include "kernels/hopper/forward_config.h"
 #include "kernels/hopper/forward_load.cuh"
 #include "kernels/hopper/forward_math.cuh"
@@ -77,7 +79,11 @@ FLAMIA_DEVICE void forward(const ForwardArgs& args) {
     }
   } else {
     ptx::increase_registers<232>();
-    ForwardConsumer<kConfig>(args, shared).run();
+    if constexpr (kConfig.bf16_values()) {
+      ForwardBf16Consumer<kConfig>(args, shared).run();
+    } else {
+      ForwardConsumer<kConfig>(args, shared).run();
+    }
   }
 }
 
