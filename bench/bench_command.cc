@@ -7,15 +7,26 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "bench/accuracy.h"
+#include "bench/gpu_timing.h"
+#include "bench/named_workloads.h"
 #include "bench/result_file.h"
 #include "bench/speed.h"
+#include "flamia/attention.h"
 #include "problem/names.h"
 #include "tools/atomic_file.h"
 #include "tools/commands.h"
+#include "tools/device_memory.h"
 #include "tools/errors.h"
+#include "tools/machine.h"
 #include "tools/option_parsing.h"
+
+#ifdef FLAMIA_HAS_CUDA
+#include "bench/gpu/kernel_speed.h"
+#endif
 
 namespace flamia::tools {
 namespace {
@@ -32,14 +43,14 @@ struct Outcome {
 };
 
 /// Prints the sum of the verdicts, writes the file, and decides the exit code.
-int conclude(const std::string& title, const std::string& command, const std::string& json_path,
-             const Outcome& outcome, bool failures_count) {
+int conclude(const std::string& title, const bench::ResultOrigin& origin,
+             const std::string& json_path, const Outcome& outcome, bool failures_count) {
   if (outcome.verdicts > 0) {
     fmt::print("\n{} of {} figures reach their target\n", outcome.verdicts - outcome.failures,
                outcome.verdicts);
   }
   if (!json_path.empty()) {
-    const Status status = bench::write_results(json_path, command, outcome.rows);
+    const Status status = bench::write_results(json_path, origin, outcome.rows);
     if (!status.ok()) return report_failure(title, status);
   }
   return failures_count && outcome.failures > 0 ? kExitCheckFailed : kExitDone;
@@ -52,8 +63,31 @@ struct AccuracyArguments {
   std::string json_path;
 };
 
-bool contains_word(const std::string& list, const std::string& word) {
-  return ("," + list + ",").find("," + word + ",") != std::string::npos;
+using bench::contains_word;
+
+bench::ResultOrigin cpu_origin(const std::string& command) {
+  bench::ResultOrigin origin;
+  origin.chip = cpu_model();
+  origin.command = command;
+  return origin;
+}
+
+/// Adds an option whose value is a list of some of the words.
+void add_words(CLI::App& app, const std::string& option, const std::string& description,
+               const std::string& words, std::string* value) {
+  const auto set = [option, words, value](const std::string& text) {
+    size_t begin = 0;
+    while (begin <= text.size()) {
+      const size_t end = std::min(text.find(',', begin), text.size());
+      const std::string word = text.substr(begin, end - begin);
+      if (word.empty() || !contains_word(words, word)) {
+        refuse_option(fmt::format("{} must list {}; got {}", option, words, printable(text)));
+      }
+      begin = end + 1;
+    }
+    *value = text;
+  };
+  app.add_option_function<std::string>(option, set, description)->type_name("LIST");
 }
 
 int run_accuracy(const AccuracyArguments& arguments) {
@@ -90,7 +124,7 @@ int run_accuracy(const AccuracyArguments& arguments) {
   std::string command = "flamia bench accuracy --families " + arguments.families;
   if (arguments.settings.quick) command += " --quick";
   if (arguments.groups != AccuracyArguments().groups) command += " --groups " + arguments.groups;
-  return conclude("bench accuracy", command, arguments.json_path, outcome, true);
+  return conclude("bench accuracy", cpu_origin(command), arguments.json_path, outcome, true);
 }
 
 void add_accuracy(CLI::App* bench, int* exit_code) {
@@ -116,23 +150,8 @@ void add_accuracy(CLI::App* bench, int* exit_code) {
       ->add_option_function<std::string>("--families", set_families,
                                          "Conventions to measure (default hopper)")
       ->type_name("LIST");
-  const auto set_groups = [arguments](const std::string& text) {
-    size_t begin = 0;
-    while (begin <= text.size()) {
-      const size_t end = std::min(text.find(',', begin), text.size());
-      const std::string word = text.substr(begin, end - begin);
-      if (word.empty() || !contains_word(AccuracyArguments().groups, word)) {
-        refuse_option("--groups must list " + AccuracyArguments().groups + "; got " +
-                      printable(text));
-      }
-      begin = end + 1;
-    }
-    arguments->groups = text;
-  };
-  command
-      ->add_option_function<std::string>("--groups", set_groups,
-                                         "Groups of figures to measure (default all)")
-      ->type_name("LIST");
+  add_words(*command, "--groups", "Groups of figures to measure (default all)",
+            AccuracyArguments().groups, &arguments->groups);
   add_text(*command, "--capture",
            std::string("Tensors of a trained model (default ") + kCapture + ")", "FILE",
            &arguments->settings.capture);
@@ -144,8 +163,115 @@ void add_accuracy(CLI::App* bench, int* exit_code) {
 struct SpeedArguments {
   bench::SpeedSettings settings;
   std::string json_path;
+  std::string workloads;  ///< empty: the documents of the input options
+  std::string commit;
+  bool mask_given = false;
+  bool documents_given = false;
   bool check = false;
 };
+
+/// The backend that these options choose on this machine, or the library's reasons against them.
+Status chosen_backend(const Options& options, BackendKind* backend) {
+  const Problem problem = {1, 1, 0, 1, 1, 1, 128};
+  Conventions conventions;
+  Status status = resolve_conventions(problem, options, &conventions);
+  *backend = conventions.backend;
+  return status;
+}
+
+Status measure_on_gpu(const std::string& word, const bench::SpeedSettings& settings,
+                      const bench::SpeedOutput& output) {
+  if (word == "forward") return bench::measure_gpu_forward(settings, output);
+#ifdef FLAMIA_HAS_CUDA
+  if (word == "quantize") return bench::measure_gpu_quantizer(settings, output);
+  if (word == "worklist") return bench::measure_gpu_work_list(settings, output);
+#endif
+  return bad_input("--backend must be cpu for bench {}; got a GPU's", word);
+}
+
+Status measure_on_cpu(const std::string& word, const bench::SpeedSettings& settings,
+                      const bench::SpeedOutput& output) {
+  if (word == "worklist") {
+    return bad_input("--backend must be a GPU's for bench worklist; got cpu");
+  }
+  if (word == "quantize") return bench::measure_quantizers(settings, output);
+  const bench::TimedPass pass = word == "train"     ? bench::TimedPass::kTrain
+                                : word == "forward" ? bench::TimedPass::kForward
+                                                    : bench::TimedPass::kBackward;
+  return bench::measure_passes(pass, settings, output);
+}
+
+/// What is measured one after the other: every workload under every mask.
+Status speed_cases(const std::string& word, const SpeedArguments& arguments,
+                   std::vector<bench::SpeedSettings>* cases) {
+  std::vector<bench::WorkloadChoice> choices;
+  if (arguments.workloads.empty()) {
+    cases->push_back(arguments.settings);
+    if (arguments.documents_given) {
+      cases->back().workload = arguments.settings.workload_name();
+    }
+    return Status();
+  }
+  Status status = bench::parse_workloads(arguments.workloads, &choices);
+  if (!status.ok()) return status;
+  std::vector<MaskKind> masks = {arguments.settings.arguments.options.mask.kind};
+  const bool masked = word != "quantize" && !arguments.mask_given;
+  if (masked) masks = {MaskKind::kCausal, MaskKind::kFull};
+  for (const MaskKind mask : masks) {
+    for (const bench::WorkloadChoice& choice : choices) {
+      if (masked && choice.causal_only && mask != MaskKind::kCausal) continue;
+      bench::SpeedSettings one = arguments.settings;
+      choice.apply(&one.arguments.input);
+      one.arguments.options.mask.kind = mask;
+      one.workload = choice.name;
+      cases->push_back(std::move(one));
+    }
+  }
+  return status;
+}
+
+std::string speed_command(const std::string& word, const SpeedArguments& arguments,
+                          BackendKind backend) {
+  const bench::SpeedSettings& settings = arguments.settings;
+  const Options& options = settings.arguments.options;
+  const InputArguments& input = settings.arguments.input;
+  std::string command = fmt::format("flamia bench {}", word);
+  if (!arguments.workloads.empty()) {
+    command += fmt::format(" --workload {}", arguments.workloads);
+  } else if (arguments.documents_given || backend == BackendKind::kCpu) {
+    command += fmt::format(" --docs {} --heads {}", input.documents, input.heads);
+  }
+  command += fmt::format(" --head-dim {} --path {} --backend {}", input.head_dim,
+                         name(options.path), name(options.backend));
+  if (arguments.workloads.empty() || arguments.mask_given) {
+    command += " --mask " + mask_text(options.mask);
+  }
+  if (options.safety != Safety::kDefault) {
+    command += fmt::format(" --safety {}", name(options.safety));
+  }
+  if (options.exponential != Exponential::kExact) {
+    command += fmt::format(" --exp {}", name(options.exponential));
+  }
+  if (options.tau) command += fmt::format(" --tau {}", *options.tau);
+  if (options.assignment != Assignment::kDynamic) {
+    command += fmt::format(" --assignment {}", name(options.assignment));
+  }
+  if (settings.repeat > 0) command += fmt::format(" --repeat {}", settings.repeat);
+  return command;
+}
+
+Status origin_of(BackendKind backend, const std::string& command, const std::string& commit,
+                 bench::ResultOrigin* origin) {
+  *origin = cpu_origin(command);
+  origin->commit = commit;
+  if (backend == BackendKind::kCpu) return Status();
+  DeviceIdentity device;
+  Status status = identify_device(&device);
+  origin->chip = device.chip;
+  origin->driver = device.driver;
+  origin->cuda = device.cuda;
+  return status;
+}
 
 int run_speed(const std::string& word, const SpeedArguments& arguments) {
   const std::string title = "bench " + word;
@@ -153,42 +279,65 @@ int run_speed(const std::string& word, const SpeedArguments& arguments) {
     const Status status = check_output_path("--json", arguments.json_path);
     if (!status.ok()) return report_failure(title, status);
   }
-  FigureTable table;
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
-  Progress progress(title, ProgressMode::kIfTerminal);
-  Status status;
-  if (word == "quantize") {
-    status = bench::measure_quantizers(arguments.settings, &progress, &table, &rows);
-  } else {
-    const bench::TimedPass pass = word == "train"     ? bench::TimedPass::kTrain
-                                  : word == "forward" ? bench::TimedPass::kForward
-                                                      : bench::TimedPass::kBackward;
-    status = bench::measure_passes(pass, arguments.settings, &progress, &table, &rows);
+  std::vector<bench::SpeedSettings> cases;
+  BackendKind backend = BackendKind::kCpu;
+  bench::ResultOrigin origin;
+  Status status = speed_cases(word, arguments, &cases);
+  if (status.ok()) status = chosen_backend(arguments.settings.arguments.options, &backend);
+  if (status.ok()) {
+    status = origin_of(backend, speed_command(word, arguments, backend), arguments.commit, &origin);
   }
-  progress.finish();
+  Outcome outcome;
+  for (const bench::SpeedSettings& one : cases) {
+    if (!status.ok()) break;
+    FigureTable table;
+    {
+      Progress progress(title, ProgressMode::kIfTerminal);
+      const auto measure = backend == BackendKind::kCpu ? measure_on_cpu : measure_on_gpu;
+      status = measure(word, one, {&progress, &table, &outcome.rows});
+    }
+    // Each appears when it is done: all of them take minutes.
+    std::fputs(table.text().c_str(), stdout);
+    std::fflush(stdout);
+    outcome.verdicts += table.verdicts();
+    outcome.failures += table.failures();
+  }
   if (!status.ok()) return report_failure(title, status);
-  const InputArguments& input = arguments.settings.arguments.input;
-  const std::string command = fmt::format(
-      "flamia bench {} --docs {} --heads {} --head-dim {} --path {} --mask {} --repeat {}", word,
-      input.documents, input.heads, input.head_dim, name(arguments.settings.arguments.options.path),
-      mask_text(arguments.settings.arguments.options.mask), arguments.settings.repeat);
-  std::fputs(table.text().c_str(), stdout);
-  return conclude(title, command, arguments.json_path,
-                  {table.verdicts(), table.failures(), std::move(rows)}, arguments.check);
+  return conclude(title, origin, arguments.json_path, outcome, arguments.check);
 }
 
 void add_speed(CLI::App* bench, const std::string& word, const std::string& description,
                int* exit_code) {
   CLI::App* command = bench->add_subcommand(word, description);
   const auto arguments = std::make_shared<SpeedArguments>();
-  add_attention_options(*command, &arguments->settings.arguments);
-  arguments->settings.arguments.input.documents = word == "quantize" ? "1x16384" : "1x4096";
-  arguments->settings.arguments.input.heads = word == "quantize" ? 8 : 4;
-  add_number<int32_t>(*command, "--repeat", "Repetitions, of which the median counts (default 5)",
-                      1, 1000, &arguments->settings.repeat);
+  bench::SpeedSettings* settings = &arguments->settings;
+  add_attention_options(*command, &settings->arguments);
+  settings->arguments.input.documents = word == "quantize" ? "1x16384" : "1x4096";
+  settings->arguments.input.heads = word == "quantize" ? 8 : 4;
+  add_number<int32_t>(*command, "--repeat",
+                      "Repetitions, of which the median counts (default: of the benchmark)", 1,
+                      1000, &settings->repeat);
+  add_text(*command, "--workload",
+           "W1 to W9, D1 to D3, all, or documents without commas; 16 heads. Without --mask causal "
+           "and full",
+           "NAME,...", &arguments->workloads)
+      ->excludes(command->get_option("--docs"));
   add_text(*command, "--json", "Write the figures to a file", "FILE", &arguments->json_path);
+  add_text(*command, "--commit", "Commit to name in the file (default: of the checkout)", "ID",
+           &arguments->commit);
+  if (word == "forward") {
+    add_words(*command, "--regime", "GPU: burst, sustained or both (default both)",
+              "burst,sustained", &settings->regimes);
+    add_words(*command, "--passes", "GPU: only these parts (default all)",
+              "forward,forward_residual,quantize,worklist,quantize+forward,call",
+              &settings->passes);
+  }
   command->add_flag("--check", arguments->check, "Exit code 1 if a target is missed");
-  command->callback([word, arguments, exit_code] { *exit_code = run_speed(word, *arguments); });
+  command->callback([=] {
+    arguments->mask_given = command->get_option("--mask")->count() > 0;
+    arguments->documents_given = command->get_option("--docs")->count() > 0;
+    *exit_code = run_speed(word, *arguments);
+  });
 }
 
 }  // namespace
@@ -199,10 +348,12 @@ void add_bench_command(CLI::App& app, int* exit_code) {
   add_accuracy(bench, exit_code);
   add_speed(bench, "train", "Time of forward and backward against GEMM (default 1x4096, 4 heads)",
             exit_code);
-  add_speed(bench, "forward", "Time of the forward pass against GEMM", exit_code);
-  add_speed(bench, "backward", "Time of the backward pass against GEMM", exit_code);
-  add_speed(bench, "quantize", "Rate of the quantizers against memcpy (default 1x16384, 8 heads)",
+  add_speed(bench, "forward", "Time of the forward pass: CPU against GEMM, GPU part by part",
             exit_code);
+  add_speed(bench, "backward", "Time of the backward pass against GEMM", exit_code);
+  add_speed(bench, "quantize", "Rate of the quantizers against a copy (default 1x16384, 8 heads)",
+            exit_code);
+  add_speed(bench, "worklist", "Time of the work list on a GPU", exit_code);
 }
 
 }  // namespace flamia::tools

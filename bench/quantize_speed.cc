@@ -21,6 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr double kSmallestRatio = 0.5;
+constexpr int kUsualRepetitions = 5;
 
 /// Output memory of one representation, written once so that its pages exist.
 struct Output {
@@ -75,8 +76,9 @@ struct Operand {
 
 }  // namespace
 
-Status measure_quantizers(const SpeedSettings& settings, tools::Progress* progress,
-                          FigureTable* table, nlohmann::ordered_json* rows) {
+Status measure_quantizers(const SpeedSettings& settings, const SpeedOutput& result) {
+  tools::Progress* const progress = result.progress;
+  FigureTable* const table = result.table;
   const Options& options = settings.arguments.options;
   tools::InputSource source;
   progress->phase("inputs");
@@ -109,7 +111,7 @@ Status measure_quantizers(const SpeedSettings& settings, tools::Progress* progre
       if (!status.ok()) return status;
       CallTime time;
       status = time_call(
-          settings.repeat,
+          settings.repetitions(kUsualRepetitions),
           [&] {
             return quantize(operand.input->view(), lengths, operand.role, representation.axis,
                             options, output.views());
@@ -128,7 +130,8 @@ Status measure_quantizers(const SpeedSettings& settings, tools::Progress* progre
                               "memcpy's rate",
                               time.seconds * 1e3, gbs, time.cpu_seconds * 1e3, cpu_ratio));
       nlohmann::ordered_json row;
-      row["workload"] = settings.arguments.input.documents;
+      row["workload"] =
+          settings.workload.empty() ? settings.arguments.input.documents : settings.workload;
       row["pass"] = "quantize";
       row["impl"] = fmt::format("flamia_{}_cpu", name(options.path));
       row["tensor"] = operand.tensor;
@@ -141,7 +144,7 @@ Status measure_quantizers(const SpeedSettings& settings, tools::Progress* progre
       row["copy_gb_per_s"] = copy_gbs;
       row["ratio"] = gbs / copy_gbs;
       row["cpu_ratio"] = cpu_ratio;
-      rows->push_back(row);
+      result.rows->push_back(row);
     }
   }
   progress->finish();

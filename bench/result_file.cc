@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "tools/atomic_file.h"
-#include "tools/machine.h"
 
 namespace flamia::bench {
 namespace {
@@ -44,6 +43,11 @@ std::string utc_date() {
   return text;
 }
 
+nlohmann::ordered_json text_or_null(const std::string& text) {
+  if (text.empty()) return nullptr;
+  return text;
+}
+
 }  // namespace
 
 std::string checkout_commit() {
@@ -60,16 +64,15 @@ std::string checkout_commit() {
   return "";
 }
 
-Status write_results(const std::string& path, const std::string& command,
+Status write_results(const std::string& path, const ResultOrigin& origin,
                      nlohmann::ordered_json rows) {
-  const std::string commit = checkout_commit();
   nlohmann::ordered_json result;
-  result["chip"] = tools::cpu_model();
-  result["driver"] = nullptr;
-  result["cuda"] = nullptr;
+  result["chip"] = origin.chip;
+  result["driver"] = text_or_null(origin.driver);
+  result["cuda"] = text_or_null(origin.cuda);
   result["date"] = utc_date();
-  result["commit"] = commit.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(commit);
-  result["command"] = command;
+  result["commit"] = text_or_null(origin.commit.empty() ? checkout_commit() : origin.commit);
+  result["command"] = origin.command;
   result["rows"] = std::move(rows);
   return tools::write_file(path, result.dump(1) + "\n");
 }

@@ -9,9 +9,18 @@
 
 namespace flamia::bench {
 
-/// Writes {"chip", "driver", "cuda", "date", "commit", "command", "rows"}: all or nothing.
-/// commit is that of the git checkout around the working folder, null outside one.
-Status write_results(const std::string& path, const std::string& command,
+/// What was measured, and on what.
+struct ResultOrigin {
+  std::string chip;
+  std::string driver;  ///< empty: none, as on a CPU
+  std::string cuda;    ///< likewise
+  std::string commit;  ///< empty: that of the git checkout around the working folder
+  std::string command;
+};
+
+/// Writes {"chip", "driver", "cuda", "date", "commit", "command", "rows"}: all or nothing. What is
+/// not known is null.
+Status write_results(const std::string& path, const ResultOrigin& origin,
                      nlohmann::ordered_json rows);
 
 /// Commit id of the checkout that holds the working folder, empty outside one.

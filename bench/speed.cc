@@ -20,6 +20,7 @@ namespace flamia::bench {
 namespace {
 
 constexpr double kLargestRatio = 2.5;
+constexpr int kUsualRepetitions = 5;
 
 struct Timing {
   const char* pass;
@@ -39,20 +40,14 @@ struct Report {
   FigureTable* table;
   nlohmann::ordered_json* rows;
 
-  std::string workload() const {
-    const tools::InputArguments& input = settings.arguments.input;
-    const int32_t kv_heads = input.kv_heads.value_or(input.heads);
-    if (!input.input.empty()) return input.input;
-    return fmt::format("{} h{}/{} d{}", input.documents, input.heads, kv_heads, input.head_dim);
-  }
-
   void add(const Timing& timing, bool judged) const {
     const Options& options = settings.arguments.options;
     const double gemm_ms = timing.flops / gemm.gflops * 1e-6;
     const double ratio = timing.ms / gemm_ms;
     const std::string impl = fmt::format("flamia_{}_cpu", name(options.path));
-    const std::string group = fmt::format("{} {} {}, time over {} GEMM", impl, workload(),
-                                          mask_text(options.mask), gemm.library);
+    const std::string group =
+        fmt::format("{} {} {}, time over {} GEMM", impl, settings.workload_name(),
+                    mask_text(options.mask), gemm.library);
     table->add({group, timing.pass, ratio, judged ? Rule::kAtMost : Rule::kNoted,
                 judged ? kLargestRatio : 0, 0});
     table->note(group, fmt::format("  {:.1f} ms ({:.1f} quantize), {:.1f} GFLOP/s; GEMM {:.1f} ms, "
@@ -65,7 +60,7 @@ struct Report {
                   Rule::kNoted, 0, 0});
     }
     nlohmann::ordered_json row;
-    row["workload"] = workload();
+    row["workload"] = settings.workload_name();
     row["mask"] = mask_text(options.mask);
     row["pass"] = timing.pass;
     row["impl"] = impl;
@@ -89,10 +84,19 @@ GemmRate faster(const GemmRate& a, const GemmRate& b) {
 
 }  // namespace
 
-Status measure_passes(TimedPass pass, const SpeedSettings& settings, tools::Progress* progress,
-                      FigureTable* table, nlohmann::ordered_json* rows) {
+std::string SpeedSettings::workload_name() const {
+  if (!workload.empty()) return workload;
+  const tools::InputArguments& input = arguments.input;
+  if (!input.input.empty()) return input.input;
+  return fmt::format("{} h{}/{} d{}", input.documents, input.heads,
+                     input.kv_heads.value_or(input.heads), input.head_dim);
+}
+
+Status measure_passes(TimedPass pass, const SpeedSettings& settings, const SpeedOutput& output) {
+  tools::Progress* const progress = output.progress;
   const Options& options = settings.arguments.options;
   const bool backward = pass != TimedPass::kForward;
+  const int repeat = settings.repetitions(kUsualRepetitions);
   tools::InputSource source;
   progress->phase("inputs");
   Status status = source.open(settings.arguments.input, options);
@@ -105,10 +109,10 @@ Status measure_passes(TimedPass pass, const SpeedSettings& settings, tools::Prog
   GemmRate gemm = measure_gemm(threads);
   tools::AttentionRun run;
   const double cpu_begin_ms = process_cpu_ms();
-  status = tools::run_attention(source.problem(), options, source.inputs(),
-                                {backward, settings.repeat}, progress, &run);
+  status = tools::run_attention(source.problem(), options, source.inputs(), {backward, repeat},
+                                progress, &run);
   if (!status.ok()) return status;
-  const double cpu_ms = (process_cpu_ms() - cpu_begin_ms) / settings.repeat;
+  const double cpu_ms = (process_cpu_ms() - cpu_begin_ms) / repeat;
   progress->phase("GEMM baseline");
   gemm = faster(gemm, measure_gemm(threads));
   progress->finish();
@@ -122,7 +126,7 @@ Status measure_passes(TimedPass pass, const SpeedSettings& settings, tools::Prog
   const Timing train_timing{"train", forward_timing.ms + backward_timing.ms,
                             forward_timing.flops + backward_timing.flops,
                             forward_timing.quantize_ms + backward_timing.quantize_ms, cpu_ms};
-  const Report report{settings, gemm, table, rows};
+  const Report report{settings, gemm, output.table, output.rows};
   if (pass != TimedPass::kBackward) report.add(forward_timing, false);
   if (backward) report.add(backward_timing, false);
   const bool judged = options.path != Path::kBf16 && options.accumulate != Accumulate::kHardware;

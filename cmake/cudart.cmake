@@ -110,6 +110,32 @@ if(TARGET flamia_vgpu_run AND TARGET flamia_tools AND FLAMIA_HAS_CUDA AND NOT FL
     set_tests_properties(vgpu/flamia.names_the_device PROPERTIES LABELS "cpu;vgpu"
                          PASS_REGULAR_EXPRESSION
                          "hopper +available: [^\n]*H200, [0-9]+ multiprocessors\n.*auto +hopper")
+    # Benchmarks and audits on a GPU, as small as they go.
+    set(flamia_bench $<TARGET_FILE:flamia_program_vgpu> bench)
+    set(tiny --docs 2x40 --heads 1 --repeat 1 --backend hopper)
+    add_test(NAME vgpu/flamia.times_a_forward
+             COMMAND flamia_vgpu_run --chip h200 -- ${flamia_bench} forward ${tiny} --regime burst
+                     --json "${flamia_vgpu_folder}/bench_forward.json")
+    set_tests_properties(vgpu/flamia.times_a_forward PROPERTIES PASS_REGULAR_EXPRESSION
+                         "workspace [0-9.]+ MB.*quantize.forward burst: .*call burst: [0-9.]+ ms")
+    add_test(NAME vgpu/flamia.times_the_quantizer
+             COMMAND flamia_vgpu_run --chip h200 -- ${flamia_bench} quantize ${tiny} --head-dim 64)
+    set_tests_properties(vgpu/flamia.times_the_quantizer PROPERTIES PASS_REGULAR_EXPRESSION
+                         "d64, bf16 blocks")
+    add_test(NAME vgpu/flamia.times_the_work_list
+             COMMAND flamia_vgpu_run --chip h200 -- ${flamia_bench} worklist ${tiny})
+    set_tests_properties(vgpu/flamia.times_the_work_list PROPERTIES PASS_REGULAR_EXPRESSION
+                         "80 tokens, 2 documents")
+    add_test(NAME vgpu/flamia.audits_a_hopper
+             COMMAND flamia_vgpu_run --chip h200 -- $<TARGET_FILE:flamia_program_vgpu> audit
+                     --backend hopper --forward-only --tokens 96 --context 512 --head-dim 64
+                     --at 40 --operand v --factor 1048576)
+    set_tests_properties(vgpu/flamia.audits_a_hopper PROPERTIES PASS_REGULAR_EXPRESSION
+                         "\npassed: [0-9]+ passed")
+    foreach(test IN ITEMS times_a_forward times_the_quantizer times_the_work_list audits_a_hopper)
+      set_property(TEST vgpu/flamia.${test} PROPERTY LABELS "cpu;vgpu")
+      set_property(TEST vgpu/flamia.${test} PROPERTY TIMEOUT 300)
+    endforeach()
     # Beside a GPU, files are still quantized on the CPU.
     add_test(NAME vgpu/flamia.quantizes_files
              COMMAND flamia_vgpu_run --chip h200 -- $<TARGET_FILE:flamia_program_vgpu> quantize

@@ -1,7 +1,12 @@
-# Program flamia: tools/*.cc and bench/*.cc. All but main.cc is a library, which tests link too.
+# Program flamia: tools/*.cc, bench/*.cc and, with device code, bench/gpu/*.cc. All but main.cc is a
+# library, which tests link too.
 
 file(GLOB flamia_tool_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tools/*.cc"
      "${PROJECT_SOURCE_DIR}/bench/*.cc")
+if(FLAMIA_HAS_CUDA)
+  file(GLOB flamia_gpu_benchmarks CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/gpu/*.cc")
+  list(APPEND flamia_tool_sources ${flamia_gpu_benchmarks})
+endif()
 set(flamia_main_source ${flamia_tool_sources})
 list(FILTER flamia_main_source INCLUDE REGEX "/tools/main\\.cc$")
 list(FILTER flamia_tool_sources EXCLUDE REGEX "/tools/main\\.cc$")
@@ -48,21 +53,4 @@ if(flamia_main_source)
   endif()
   set_target_properties(flamia_program PROPERTIES OUTPUT_NAME flamia RUNTIME_OUTPUT_DIRECTORY
                                                   "${PROJECT_BINARY_DIR}")
-endif()
-
-# Programs that time device code, bench/gpu/x.cc -> flamia_bench_x. Runtimes are linked statically:
-# they are copied to machines with a GPU.
-if(FLAMIA_HAS_CUDA)
-  file(GLOB flamia_gpu_benchmarks CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/gpu/*.cc")
-  foreach(source IN LISTS flamia_gpu_benchmarks)
-    get_filename_component(name "${source}" NAME_WE)
-    add_executable(flamia_bench_${name} "${source}")
-    flamia_add_flags(flamia_bench_${name} STRICT)
-    target_include_directories(flamia_bench_${name} PRIVATE "${PROJECT_SOURCE_DIR}/src")
-    target_include_directories(flamia_bench_${name} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
-    target_link_libraries(flamia_bench_${name} PRIVATE flamia_static nlohmann_json::nlohmann_json)
-    target_link_options(flamia_bench_${name} PRIVATE -static-libstdc++ -static-libgcc)
-    set_target_properties(flamia_bench_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY
-                                                          "${PROJECT_BINARY_DIR}")
-  endforeach()
 endif()

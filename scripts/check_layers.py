@@ -31,7 +31,7 @@ ALLOWED = {
     "examples": set(),
     "vgpu_calibration": {"bench"},
     "vgpu_speed": {"bench", "emulator"},
-    "gpu_bench": {"numerics", "base", "problem", "schedule", "plan", "cuda"},
+    "gpu_bench": {"bench", "tools", "numerics", "base", "problem", "schedule", "plan", "cuda"},
 }
 
 # Single headers beyond the table.
@@ -66,7 +66,7 @@ def layer_of(name):
     if name.startswith("bench/vgpu_calibration/"):
         return "vgpu_calibration"  # programs by themselves: no part of flamia
     if name.startswith("bench/gpu/"):
-        return "gpu_bench"  # programs that time device code
+        return "gpu_bench"  # times of single kernels
     return parts[1] if parts[0] == "src" else parts[0]
 
 

@@ -75,6 +75,9 @@ void add_call_options(CLI::App& app, AttentionArguments* arguments) {
   };
   app.add_flag_function("--deterministic", deterministic, "Fixed order of every sum")->group(group);
   app.add_flag("--forward-only", arguments->forward_only, "No gradients")->group(group);
+  add_choice(app, "--assignment", "Share of the work of a GPU (default dynamic; same bits)",
+             &options->assignment)
+      ->group(group);
   add_number<int32_t>(app, "--threads", "CPU threads, 0 for one per core (default 0)", 0,
                       kMostThreads, &options->threads)
       ->group(group);

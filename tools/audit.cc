@@ -9,10 +9,12 @@
 #include <cmath>
 #include <cstring>
 
+#include "audit/library.h"
 #include "audit/offender.h"
 #include "audit/report_json.h"
 #include "problem/names.h"
 #include "tools/atomic_file.h"
+#include "tools/attention_run.h"
 #include "tools/errors.h"
 #include "tools/input_source.h"
 #include "tools/progress.h"
@@ -92,11 +94,19 @@ Status pick_function(const AuditArguments& arguments, AuditOptions* audit,
   if (arguments.offender.empty()) {
     Problem problem = {audit->tokens,   audit->tokens,  0, 1, audit->heads,
                        audit->kv_heads, audit->head_dim};
-    if (Status status = is_supported(problem, options); !status.ok()) return status;
-    *function = audited_attention(options);
+    Conventions conventions;
+    Status status = resolve_conventions(problem, options, &conventions);
+    size_t bytes = 0;
+    if (status.ok() && audit->gradients) {
+      status = workspace_size(problem, options, Pass::kBackward, &bytes);
+    }
+    if (!status.ok()) return status;
+    *function = audit::library_attention(options, forward_on_device);
     audit->promise = audit_promise(options);
-    audit->conventions = [options] { return audited_conventions(options); };
-    audit->name = fmt::format("flamia {} {}", name(options.backend), name(options.path));
+    if (conventions.backend == BackendKind::kCpu) {
+      audit->conventions = [options] { return audited_conventions(options); };
+    }
+    audit->name = fmt::format("flamia {} {}", name(conventions.backend), name(options.path));
     return {};
   }
   const audit::Offender* offender = nullptr;

@@ -2,6 +2,8 @@
 
 #include "tools/device_memory.h"
 
+#include <fstream>
+
 #include "base/message.h"
 #include "problem/footprint.h"
 
@@ -20,6 +22,18 @@ Status result(const char* what, cudaError_t error) {
   const bool memory = error == cudaErrorMemoryAllocation;
   return Status(memory ? StatusCode::kOutOfMemory : StatusCode::kDeviceError,
                 concat(what, ": ", cudaGetErrorString(error)));
+}
+
+/// The first word of the driver's own files that looks like a version.
+std::string driver_version() {
+  for (const char* path : {"/sys/module/nvidia/version", "/proc/driver/nvidia/version"}) {
+    std::ifstream file(path);
+    for (std::string word; file >> word;) {
+      const bool digit = word[0] >= '0' && word[0] <= '9';
+      if (digit && word.find('.') != std::string::npos) return word;
+    }
+  }
+  return {};
 }
 
 size_t dense_bytes(const TensorView& view) {
@@ -69,6 +83,31 @@ Status DeviceCopies::fetch() {
   return status;
 }
 
+Status DeviceCopies::poison_outputs() {
+  for (const std::unique_ptr<Copy>& copy : copies_) {
+    if (copy->host == nullptr) continue;
+    Status status = result("fill of the device", cudaMemset(copy->device, 0xff, copy->bytes));
+    if (!status.ok()) return status;
+  }
+  return Status();
+}
+
+Status identify_device(DeviceIdentity* identity) {
+  int device = 0;
+  int version = 0;
+  cudaDeviceProp properties{};
+  Status status = result("current GPU", cudaGetDevice(&device));
+  if (status.ok()) {
+    status = result("properties of a GPU", cudaGetDeviceProperties(&properties, device));
+  }
+  if (status.ok()) status = result("version of CUDA", cudaRuntimeGetVersion(&version));
+  if (!status.ok()) return status;
+  identity->chip = properties.name;
+  identity->cuda = concat(version / 1000, ".", version % 1000 / 10);
+  identity->driver = driver_version();
+  return status;
+}
+
 DeviceTimer::DeviceTimer() {
   for (void*& event : events_) {
     cudaEvent_t created = nullptr;
@@ -113,6 +152,8 @@ struct DeviceCopies::Copy {};
 Status DeviceCopies::allocate(size_t, void**) { return no_device_code(); }
 Status DeviceCopies::copy(TensorView*, bool) { return no_device_code(); }
 Status DeviceCopies::fetch() { return no_device_code(); }
+Status DeviceCopies::poison_outputs() { return no_device_code(); }
+Status identify_device(DeviceIdentity*) { return no_device_code(); }
 DeviceTimer::DeviceTimer() = default;
 DeviceTimer::~DeviceTimer() = default;
 Status DeviceTimer::start() { return no_device_code(); }

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "flamia/problem.h"
@@ -28,6 +29,8 @@ class DeviceCopies {
   Status allocate(size_t bytes, void** data);
   /// Waits for the device, then copies every output to where its view pointed before.
   Status fetch();
+  /// Every byte of every output 0xff: NaN in BF16 and in FP32.
+  Status poison_outputs();
 
  private:
   struct Copy;
@@ -35,6 +38,14 @@ class DeviceCopies {
 
   std::vector<std::unique_ptr<Copy>> copies_;
 };
+
+/// The current GPU, as results name it.
+struct DeviceIdentity {
+  std::string chip;
+  std::string driver;  ///< of the kernel module; empty where the system does not tell
+  std::string cuda;    ///< of the runtime, "13.0"
+};
+Status identify_device(DeviceIdentity* identity);
 
 /// Time between two points of the default stream.
 class DeviceTimer {

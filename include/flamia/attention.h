@@ -50,6 +50,21 @@ Status attention_forward(const Problem& problem, const Options& options,
                          const ForwardTensors& tensors, Workspace workspace, void* stream,
                          Conventions* conventions, PassStatistics* statistics = nullptr);
 
+/// Parts of a forward call on a GPU, in the order in which they run.
+enum ForwardPart : uint32_t {
+  kWorkListPart = 1,  ///< the layout and the list of query tiles, from the lengths alone
+  kQuantizePart = 2,  ///< codes and exponents of q, k and v
+  kAttendPart = 4,
+  kAllForwardParts = 7,
+};
+
+/// Some parts of attention_forward(). What they read from earlier parts must lie in the same
+/// workspace, made with the same shapes, options and lengths: layers that share their lengths need
+/// one work list. parts: a sum of ForwardPart. CPU backend: all of them only.
+Status attention_forward_parts(const Problem& problem, const Options& options,
+                               const ForwardTensors& tensors, Workspace workspace, void* stream,
+                               uint32_t parts, Conventions* conventions);
+
 /// dQ, dK, dV. Takes the forward's conventions, no options. threads as in Options.
 Status attention_backward(const Problem& problem, const Conventions& conventions,
                           const BackwardTensors& tensors, Workspace workspace, void* stream,
@@ -80,10 +95,17 @@ std::vector<Representation> representations(Path path, Role role);
 
 /// Codes and scales of one tensor, as the attention passes compute them.
 /// input: [T, H, D] BF16 packed with cu_seqlens, or [B, L, H, D]. options: path, hadamard, safety,
-/// emulate, score_accumulator. CPU backend only. Errors: kInvalidArgument; kUnsupported for
-/// Path::kBf16 and for GPU backends.
+/// emulate, score_accumulator. workspace and stream: as in attention_forward(); the CPU backend
+/// needs neither. GPU backends have the representations in E4M3, and those in NVFP4 along head
+/// channels, of paths that they run. Every backend gives the same bytes in the same order.
+/// Errors: kInvalidArgument; kUnsupported for Path::kBf16 and for what a GPU backend has not.
 Status quantize(const TensorView& input, const TensorView& cu_seqlens, Role role,
-                ContractionAxis axis, const Options& options, const QuantizedTensors& output);
+                ContractionAxis axis, const Options& options, const QuantizedTensors& output,
+                Workspace workspace = {}, void* stream = nullptr);
+
+/// Bytes of workspace for such a call. Depends on shapes and options; no data is read.
+Status quantize_workspace_size(const TensorView& input, const TensorView& cu_seqlens, Role role,
+                               ContractionAxis axis, const Options& options, size_t* bytes);
 
 /// What a call would do: backend, kernels or passes, conventions, workspace, refusals; as text
 /// lines "key: value".

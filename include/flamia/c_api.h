@@ -82,6 +82,7 @@ enum {
   FLAMIA_DQ_ACCUMULATE_FP32 = 3
 };
 enum { FLAMIA_DQ_SCALE_AUTO = 1, FLAMIA_DQ_SCALE_DOCUMENT = 2, FLAMIA_DQ_SCALE_CAUSAL = 3 };
+enum { FLAMIA_ASSIGNMENT_DYNAMIC = 1, FLAMIA_ASSIGNMENT_ALTERNATING = 2 };
 enum { FLAMIA_PASS_FORWARD = 1, FLAMIA_PASS_BACKWARD = 2 }; /* no default */
 enum {
   FLAMIA_ROLE_Q = 1,
@@ -144,8 +145,8 @@ typedef struct flamia_options {
   int32_t grad_products;
   int32_t dq_accumulate;
   int32_t dq_scale;
-  int32_t threads;  /* CPU backend; 0: one per core */
-  int32_t reserved; /* 0 */
+  int32_t threads;    /* CPU backend; 0: one per core */
+  int32_t assignment; /* GPU backends, default dynamic */
 } flamia_options;
 
 /* Every numeric choice of a forward call, for its backward call. Opaque: copy, store, pass back. */
@@ -247,6 +248,21 @@ FLAMIA_API flamia_status flamia_attention_forward(const flamia_problem* problem,
                                                   flamia_conventions* conventions,
                                                   flamia_statistics* statistics);
 
+/* Parts of a forward call on a GPU backend, see flamia::attention_forward_parts(). parts: a sum of
+ * FLAMIA_PART_*. conventions may be null. */
+enum {
+  FLAMIA_PART_WORK_LIST = 1,
+  FLAMIA_PART_QUANTIZE = 2,
+  FLAMIA_PART_ATTEND = 4,
+  FLAMIA_PART_ALL = 7
+};
+FLAMIA_API flamia_status flamia_attention_forward_parts(const flamia_problem* problem,
+                                                        const flamia_options* options,
+                                                        const flamia_forward_tensors* tensors,
+                                                        const flamia_workspace* workspace,
+                                                        void* stream, uint32_t parts,
+                                                        flamia_conventions* conventions);
+
 /* dQ, dK, dV, with the conventions of the forward call. workspace, stream and statistics as there.
  * threads: as in flamia_options. */
 FLAMIA_API flamia_status flamia_attention_backward(const flamia_problem* problem,
@@ -256,11 +272,20 @@ FLAMIA_API flamia_status flamia_attention_backward(const flamia_problem* problem
                                                    int32_t threads, flamia_statistics* statistics);
 
 /* Codes and scales of one tensor. input: [T, H, D] BF16 with cu_seqlens, or [B, L, H, D] without.
- * role: FLAMIA_ROLE_*, axis: FLAMIA_AXIS_*. options may be null. */
+ * role: FLAMIA_ROLE_*, axis: FLAMIA_AXIS_*. options may be null; workspace and stream too on the
+ * CPU backend. */
 FLAMIA_API flamia_status flamia_quantize(const flamia_tensor* input,
                                          const flamia_tensor* cu_seqlens, int32_t role,
                                          int32_t axis, const flamia_options* options,
-                                         const flamia_quantized_tensors* output);
+                                         const flamia_quantized_tensors* output,
+                                         const flamia_workspace* workspace, void* stream);
+
+/* Bytes of workspace for such a call; data pointers are not needed. */
+FLAMIA_API flamia_status flamia_quantize_workspace_size(const flamia_tensor* input,
+                                                        const flamia_tensor* cu_seqlens,
+                                                        int32_t role, int32_t axis,
+                                                        const flamia_options* options,
+                                                        size_t* bytes);
 
 /* What a call would do, as lines "key: value". Writes at most size bytes to buffer, the last one
  * a zero; length (may be null) receives the length of the whole text without the zero.

@@ -33,6 +33,9 @@ enum class GradProducts : uint8_t { kAuto, kFp8, kBf16 };
 enum class DqAccumulate : uint8_t { kAuto, kFp16, kFp32 };
 enum class DqScale : uint8_t { kAuto, kDocument, kCausal };
 enum class Determinism : uint8_t { kAny, kDeterministic };
+/// Who does which part of the work list on a GPU: whoever is free takes the next, or everybody has
+/// their share from the start, dealt in alternating directions. The bits are the same.
+enum class Assignment : uint8_t { kDynamic, kAlternating };
 
 /// Which keys a query may see. Bottom-right aligned: query i of a document with Lq queries and Lk
 /// keys sits at key position i + Lk - Lq. A window keeps keys in [position - left,
@@ -65,6 +68,7 @@ struct Options {
   GradProducts grad_products = GradProducts::kAuto;
   DqAccumulate dq_accumulate = DqAccumulate::kAuto;
   DqScale dq_scale = DqScale::kAuto;
+  Assignment assignment = Assignment::kDynamic;  ///< GPU backends. Changes no number.
   int32_t threads = 0;  ///< CPU backend: worker threads; 0 means one per core. Changes no number.
 };
 

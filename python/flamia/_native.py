@@ -1,6 +1,6 @@
 """libflamia.so through ctypes: structs of flamia/c_api.h, loading, status codes as exceptions.
 
-Used by: audit_api.py. Structs follow the header field by field and name no default of their own.
+Used by: audits.py, packed_forward.py. Structs follow the header field by field and name no default of their own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ from flamia._search import search
 
 INVALID_ARGUMENT, UNSUPPORTED, OUT_OF_MEMORY, DEVICE_ERROR, INTERNAL = 1, 2, 3, 4, 5
 
-DTYPE_BF16, DTYPE_I32 = 1, 4
+DTYPE_BF16, DTYPE_F32, DTYPE_I32 = 1, 3, 4
+
+MASK_FULL, MASK_CAUSAL = 1, 2
+PASS_FORWARD = 1
+PART_WORK_LIST, PART_QUANTIZE, PART_ATTEND, PART_ALL = 1, 2, 4, 7
 
 AUDIT_O, AUDIT_LSE, AUDIT_DQ, AUDIT_DK, AUDIT_DV = 1, 2, 4, 8, 16
 
@@ -37,6 +41,7 @@ CHOICES = {
     "grad_products": ("auto", "fp8", "bf16"),
     "dq_accumulate": ("auto", "fp16", "fp32"),
     "dq_scale": ("auto", "document", "causal"),
+    "assignment": ("dynamic", "alternating"),
 }
 
 
@@ -88,7 +93,43 @@ class Options(_Struct):
         ("dq_accumulate", ctypes.c_int32),
         ("dq_scale", ctypes.c_int32),
         ("threads", ctypes.c_int32),
+        ("assignment", ctypes.c_int32),
+    ]
+
+
+class Problem(_Struct):
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("query_tokens", ctypes.c_int64),
+        ("key_tokens", ctypes.c_int64),
+        ("batch", ctypes.c_int32),
+        ("documents", ctypes.c_int32),
+        ("heads", ctypes.c_int32),
+        ("kv_heads", ctypes.c_int32),
+        ("head_dim", ctypes.c_int32),
         ("reserved", ctypes.c_int32),
+    ]
+
+
+class ForwardTensors(_Struct):
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("q", ctypes.POINTER(Tensor)),
+        ("k", ctypes.POINTER(Tensor)),
+        ("v", ctypes.POINTER(Tensor)),
+        ("cu_seqlens_q", ctypes.POINTER(Tensor)),
+        ("cu_seqlens_k", ctypes.POINTER(Tensor)),
+        ("o", ctypes.POINTER(Tensor)),
+        ("lse", ctypes.POINTER(Tensor)),
+        ("o_residual", ctypes.POINTER(Tensor)),
+    ]
+
+
+class Workspace(_Struct):
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("data", ctypes.c_void_p),
+        ("bytes", ctypes.c_size_t),
     ]
 
 
@@ -186,6 +227,23 @@ def _load(path: str) -> ctypes.CDLL:
         ctypes.c_void_p,
         ctypes.c_void_p,
         ctypes.POINTER(ctypes.c_int32),
+    ]
+    library.flamia_workspace_size.restype = ctypes.c_int32
+    library.flamia_workspace_size.argtypes = [
+        ctypes.POINTER(Problem),
+        ctypes.POINTER(Options),
+        ctypes.c_int32,
+        ctypes.POINTER(ctypes.c_size_t),
+    ]
+    library.flamia_attention_forward_parts.restype = ctypes.c_int32
+    library.flamia_attention_forward_parts.argtypes = [
+        ctypes.POINTER(Problem),
+        ctypes.POINTER(Options),
+        ctypes.POINTER(ForwardTensors),
+        ctypes.POINTER(Workspace),
+        ctypes.c_void_p,
+        ctypes.c_uint32,
+        ctypes.c_void_p,
     ]
     return library
 

@@ -52,6 +52,16 @@ Status check_pointer(const char* function, const char* argument, const void* poi
   return invalid_argument(function, argument, "be given", "null");
 }
 
+Status check_parts(const char* function, uint32_t parts, BackendKind backend) {
+  if (parts == 0 || (parts & ~static_cast<uint32_t>(kAllForwardParts)) != 0) {
+    return invalid_argument(function, "parts", concat("be between 1 and ", +kAllForwardParts),
+                            concat(parts));
+  }
+  if (backend != BackendKind::kCpu || parts == kAllForwardParts) return {};
+  return unsupported(function, "parts", concat("be ", +kAllForwardParts, " for the cpu backend"),
+                     concat(parts), "it keeps nothing between calls");
+}
+
 /// Plan and executor of a forward call.
 Status prepare_forward(const char* function, const Problem& problem, const Options& options,
                        Plan* plan, const Backend** backend) {
@@ -146,6 +156,56 @@ void fill(const TensorView& view, uint8_t value) {
   }
 }
 
+struct QuantizeArguments {
+  const TensorView& input;
+  const TensorView& cu_seqlens;
+  Role role;
+  ContractionAxis axis;
+  const Options& options;
+};
+
+struct QuantizeCall {
+  Plan plan;
+  const Backend* backend = nullptr;
+};
+
+/// Plan and executor of a quantize() call.
+Status prepare_quantize(const char* function, const QuantizeArguments& arguments,
+                        QuantizeCall* call) {
+  const auto& [input, cu_seqlens, role, axis, options] = arguments;
+  if (!is_valid(role)) {
+    return invalid_argument(function, "role", concat("be ", choices<Role>()), shown(role));
+  }
+  if (!is_valid(axis)) {
+    return invalid_argument(function, "axis", concat("be ", choices<ContractionAxis>()),
+                            shown(axis));
+  }
+  Problem problem;
+  if (Status status = problem_from_input(function, input, cu_seqlens, &problem); !status.ok()) {
+    return status;
+  }
+  if (Status status = prepare_forward(function, problem, options_of_codes(options), &call->plan,
+                                      &call->backend);
+      !status.ok()) {
+    return status;
+  }
+  if (options.path == Path::kBf16) {
+    return unsupported(function, "path", "be mxfp8, nvfp4 or all4bit", name(options.path),
+                       "bf16 operands are not quantized");
+  }
+  const OperandFormat computed = computed_format(options, role, axis);
+  const bool along_channels = axis == ContractionAxis::kHeadDim;
+  const bool on_device =
+      computed == OperandFormat::kE4m3 || (computed == OperandFormat::kNvfp4 && along_channels);
+  if (call->plan.backend != BackendKind::kCpu && !on_device) {
+    return unsupported(
+        function, "role and axis",
+        concat("have format e4m3, or nvfp4 along head_dim, on backend ", name(call->plan.backend)),
+        operand_format_name(computed), "the cpu backend gives these bytes");
+  }
+  return {};
+}
+
 void add_line(std::string& text, std::string_view key, std::string_view value) {
   text += concat(key, ": ", value, "\n");
 }
@@ -189,6 +249,38 @@ void add_causal_safety(std::string& text, const Conventions& conventions) {
   add_line(text, "causal_residue_dq_sums", safety.dq_sum_residue);
 }
 
+struct Request {
+  const Problem& problem;
+  const Options& options;
+};
+
+Status run_forward(const char* function, const Request& request, const ForwardTensors& tensors,
+                   Workspace workspace, void* stream, uint32_t parts, Conventions* conventions,
+                   PassStatistics* statistics) {
+  return guarded(function, [&]() -> Status {
+    Plan plan;
+    const Backend* backend = nullptr;
+    if (Status status =
+            prepare_forward(function, request.problem, request.options, &plan, &backend);
+        !status.ok()) {
+      return status;
+    }
+    if (Status status = check_parts(function, parts, plan.backend); !status.ok()) return status;
+    plan.forward_parts = parts;
+    if (Status status = check_stream(function, plan, stream); !status.ok()) return status;
+    const LentWorkspace lent{workspace, backend->workspace_bytes(plan, Pass::kForward)};
+    if (Status status =
+            validate_forward(function, request.problem, tensors, lent, residence_of(plan));
+        !status.ok()) {
+      return status;
+    }
+    if (statistics != nullptr) *statistics = {};
+    Status status = backend->forward(plan, tensors, workspace, stream, statistics);
+    if (status.ok() && conventions != nullptr) *conventions = plan.conventions;
+    return status;
+  });
+}
+
 /// The message of a refusal without the name of the function in front.
 std::string_view reasons_of(std::string_view function, const Status& status) {
   std::string_view reasons = status.message();
@@ -220,6 +312,9 @@ std::string explain_call(const Problem& problem, const Options& options) {
   if (!backward.ok()) add_line(text, "backward_refused", reasons_of(kFunction, backward));
   add_line(text, "kernels", backend->kernels(plan, Pass::kForward));
   add_line(text, "workspace_forward_bytes", concat(backend->workspace_bytes(plan, Pass::kForward)));
+  const SavedBytes saved = saved_for_backward(plan);
+  add_line(text, "saved_lse_bytes", concat(saved.lse));
+  add_line(text, "saved_o_residual_bytes", concat(saved.o_residual));
   if (backward.ok()) {
     add_line(text, "workspace_backward_bytes",
              concat(backend->workspace_bytes(backward_plan, Pass::kBackward)));
@@ -286,25 +381,15 @@ Status workspace_size(const Problem& problem, const Options& options, Pass pass,
 Status attention_forward(const Problem& problem, const Options& options,
                          const ForwardTensors& tensors, Workspace workspace, void* stream,
                          Conventions* conventions, PassStatistics* statistics) {
-  constexpr const char* kFunction = "attention_forward";
-  return guarded(kFunction, [&]() -> Status {
-    Plan plan;
-    const Backend* backend = nullptr;
-    if (Status status = prepare_forward(kFunction, problem, options, &plan, &backend);
-        !status.ok()) {
-      return status;
-    }
-    if (Status status = check_stream(kFunction, plan, stream); !status.ok()) return status;
-    const LentWorkspace lent{workspace, backend->workspace_bytes(plan, Pass::kForward)};
-    if (Status status = validate_forward(kFunction, problem, tensors, lent, residence_of(plan));
-        !status.ok()) {
-      return status;
-    }
-    if (statistics != nullptr) *statistics = {};
-    Status status = backend->forward(plan, tensors, workspace, stream, statistics);
-    if (status.ok() && conventions != nullptr) *conventions = plan.conventions;
-    return status;
-  });
+  return run_forward("attention_forward", {problem, options}, tensors, workspace, stream,
+                     kAllForwardParts, conventions, statistics);
+}
+
+Status attention_forward_parts(const Problem& problem, const Options& options,
+                               const ForwardTensors& tensors, Workspace workspace, void* stream,
+                               uint32_t parts, Conventions* conventions) {
+  return run_forward("attention_forward_parts", {problem, options}, tensors, workspace, stream,
+                     parts, conventions, nullptr);
 }
 
 Status attention_backward(const Problem& problem, const Conventions& conventions,
@@ -345,38 +430,30 @@ std::vector<Representation> representations(Path path, Role role) {
 }
 
 Status quantize(const TensorView& input, const TensorView& cu_seqlens, Role role,
-                ContractionAxis axis, const Options& options, const QuantizedTensors& output) {
+                ContractionAxis axis, const Options& options, const QuantizedTensors& output,
+                Workspace workspace, void* stream) {
   constexpr const char* kFunction = "quantize";
   return guarded(kFunction, [&]() -> Status {
-    if (!is_valid(role)) {
-      return invalid_argument(kFunction, "role", concat("be ", choices<Role>()), shown(role));
-    }
-    if (!is_valid(axis)) {
-      return invalid_argument(kFunction, "axis", concat("be ", choices<ContractionAxis>()),
-                              shown(axis));
-    }
-    Problem problem;
-    if (Status status = problem_from_input(kFunction, input, cu_seqlens, &problem); !status.ok()) {
-      return status;
-    }
-    Plan plan;
-    const Backend* backend = nullptr;
+    QuantizeCall call;
     if (Status status =
-            prepare_forward(kFunction, problem, options_of_codes(options), &plan, &backend);
+            prepare_quantize(kFunction, {input, cu_seqlens, role, axis, options}, &call);
         !status.ok()) {
       return status;
     }
-    if (options.path == Path::kBf16) {
-      return unsupported(kFunction, "path", "be mxfp8, nvfp4 or all4bit", name(options.path),
-                         "bf16 operands are not quantized");
-    }
+    if (Status status = check_stream(kFunction, call.plan, stream); !status.ok()) return status;
     const OperandFormat named = named_format(options, role, axis);
     const OperandFormat computed = computed_format(options, role, axis);
     const QuantizeViews views{
-        input,         cu_seqlens,
-        output.codes,  output.exp,
-        output.scales, scale_columns(named, axis == ContractionAxis::kTokens, problem.head_dim)};
-    if (Status status = validate_quantize(kFunction, problem, views, residence_of(plan));
+        input,
+        cu_seqlens,
+        output.codes,
+        output.exp,
+        output.scales,
+        scale_columns(named, axis == ContractionAxis::kTokens, call.plan.problem.head_dim),
+        {workspace, call.backend->quantize_workspace_bytes(call.plan),
+         "quantize_workspace_size()"}};
+    if (Status status =
+            validate_quantize(kFunction, call.plan.problem, views, residence_of(call.plan));
         !status.ok()) {
       return status;
     }
@@ -385,7 +462,24 @@ Status quantize(const TensorView& input, const TensorView& cu_seqlens, Role role
     if (computed == OperandFormat::kE2m1 && named == OperandFormat::kNvfp4) {
       fill(output.scales, kUnitScaleCode);
     }
-    return backend->quantize(plan, input, cu_seqlens, role, axis, output);
+    return call.backend->quantize(call.plan, input, cu_seqlens, role, axis, output, workspace,
+                                  stream);
+  });
+}
+
+Status quantize_workspace_size(const TensorView& input, const TensorView& cu_seqlens, Role role,
+                               ContractionAxis axis, const Options& options, size_t* bytes) {
+  constexpr const char* kFunction = "quantize_workspace_size";
+  return guarded(kFunction, [&]() -> Status {
+    if (Status status = check_pointer(kFunction, "bytes", bytes); !status.ok()) return status;
+    QuantizeCall call;
+    if (Status status =
+            prepare_quantize(kFunction, {input, cu_seqlens, role, axis, options}, &call);
+        !status.ok()) {
+      return status;
+    }
+    *bytes = call.backend->quantize_workspace_bytes(call.plan);
+    return {};
   });
 }
 

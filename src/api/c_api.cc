@@ -32,6 +32,42 @@ Status to_request(const char* function, const flamia_problem* problem_in,
   return to_options(function, options_in, options);
 }
 
+/// Arguments of the quantize calls as C has them, and converted.
+struct QuantizeArguments {
+  const flamia_tensor* input;
+  const flamia_tensor* cu_seqlens;
+  int32_t role;
+  int32_t axis;
+  const flamia_options* options;
+};
+struct QuantizeRequest {
+  flamia::TensorView input;
+  flamia::TensorView lengths;
+  flamia::Role role = flamia::Role::kQ;
+  flamia::ContractionAxis axis = flamia::ContractionAxis::kHeadDim;
+  flamia::Options options;
+};
+
+Status to_quantize_request(const char* function, const QuantizeArguments& arguments,
+                           QuantizeRequest* request) {
+  if (Status status = to_view(function, "input", arguments.input, &request->input); !status.ok()) {
+    return status;
+  }
+  if (Status status = to_view(function, "cu_seqlens", arguments.cu_seqlens, &request->lengths);
+      !status.ok()) {
+    return status;
+  }
+  if (Status status = to_required_enum(function, "role", arguments.role, &request->role);
+      !status.ok()) {
+    return status;
+  }
+  if (Status status = to_required_enum(function, "axis", arguments.axis, &request->axis);
+      !status.ok()) {
+    return status;
+  }
+  return to_options(function, arguments.options, &request->options);
+}
+
 }  // namespace
 
 extern "C" {
@@ -138,6 +174,37 @@ flamia_status flamia_attention_forward(const flamia_problem* problem, const flam
   });
 }
 
+flamia_status flamia_attention_forward_parts(const flamia_problem* problem,
+                                             const flamia_options* options,
+                                             const flamia_forward_tensors* tensors,
+                                             const flamia_workspace* workspace, void* stream,
+                                             uint32_t parts, flamia_conventions* conventions) {
+  return run([&]() -> Status {
+    constexpr const char* kFunction = "attention_forward_parts";
+    flamia::Problem shapes;
+    flamia::Options choices;
+    flamia::ForwardTensors views;
+    flamia::Workspace lent;
+    flamia::Conventions record;
+    if (Status status = to_request(kFunction, problem, options, &shapes, &choices); !status.ok()) {
+      return status;
+    }
+    if (Status status = to_tensors(kFunction, tensors, &views); !status.ok()) return status;
+    if (Status status = to_workspace(kFunction, workspace, &lent); !status.ok()) return status;
+    if (conventions != nullptr) {
+      if (Status status = check_conventions_output(kFunction, conventions); !status.ok())
+        return status;
+    }
+    if (Status status =
+            flamia::attention_forward_parts(shapes, choices, views, lent, stream, parts, &record);
+        !status.ok()) {
+      return status;
+    }
+    if (conventions != nullptr) write_conventions(record, conventions);
+    return {};
+  });
+}
+
 flamia_status flamia_attention_backward(const flamia_problem* problem,
                                         const flamia_conventions* conventions,
                                         const flamia_backward_tensors* tensors,
@@ -169,28 +236,38 @@ flamia_status flamia_attention_backward(const flamia_problem* problem,
 
 flamia_status flamia_quantize(const flamia_tensor* input, const flamia_tensor* cu_seqlens,
                               int32_t role, int32_t axis, const flamia_options* options,
-                              const flamia_quantized_tensors* output) {
+                              const flamia_quantized_tensors* output,
+                              const flamia_workspace* workspace, void* stream) {
   return run([&]() -> Status {
     constexpr const char* kFunction = "quantize";
-    flamia::TensorView view;
-    flamia::TensorView lengths;
-    flamia::Role which = flamia::Role::kQ;
-    flamia::ContractionAxis along = flamia::ContractionAxis::kHeadDim;
-    flamia::Options choices;
+    QuantizeRequest request;
     flamia::QuantizedTensors views;
-    if (Status status = to_view(kFunction, "input", input, &view); !status.ok()) return status;
-    if (Status status = to_view(kFunction, "cu_seqlens", cu_seqlens, &lengths); !status.ok()) {
+    flamia::Workspace lent;
+    if (Status status =
+            to_quantize_request(kFunction, {input, cu_seqlens, role, axis, options}, &request);
+        !status.ok()) {
       return status;
     }
-    if (Status status = to_required_enum(kFunction, "role", role, &which); !status.ok()) {
-      return status;
-    }
-    if (Status status = to_required_enum(kFunction, "axis", axis, &along); !status.ok()) {
-      return status;
-    }
-    if (Status status = to_options(kFunction, options, &choices); !status.ok()) return status;
     if (Status status = to_tensors(kFunction, output, &views); !status.ok()) return status;
-    return flamia::quantize(view, lengths, which, along, choices, views);
+    if (Status status = to_workspace(kFunction, workspace, &lent); !status.ok()) return status;
+    return flamia::quantize(request.input, request.lengths, request.role, request.axis,
+                            request.options, views, lent, stream);
+  });
+}
+
+flamia_status flamia_quantize_workspace_size(const flamia_tensor* input,
+                                             const flamia_tensor* cu_seqlens, int32_t role,
+                                             int32_t axis, const flamia_options* options,
+                                             size_t* bytes) {
+  return run([&]() -> Status {
+    QuantizeRequest request;
+    if (Status status = to_quantize_request("quantize_workspace_size",
+                                            {input, cu_seqlens, role, axis, options}, &request);
+        !status.ok()) {
+      return status;
+    }
+    return flamia::quantize_workspace_size(request.input, request.lengths, request.role,
+                                           request.axis, request.options, bytes);
   });
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 // No padding at the end: a later field there would be read from an older caller's garbage.
 static_assert(sizeof(flamia_problem) == offsetof(flamia_problem, reserved) + sizeof(int32_t));
-static_assert(sizeof(flamia_options) == offsetof(flamia_options, reserved) + sizeof(int32_t));
+static_assert(sizeof(flamia_options) == offsetof(flamia_options, assignment) + sizeof(int32_t));
 
 template <typename Enum>
 constexpr bool counts_from_one(int in_c, Enum value) {
@@ -37,6 +37,7 @@ static_assert(counts_from_one(FLAMIA_DS_FORMAT_E5M2, DsFormat::kE5M2));
 static_assert(counts_from_one(FLAMIA_GRAD_PRODUCTS_BF16, GradProducts::kBf16));
 static_assert(counts_from_one(FLAMIA_DQ_ACCUMULATE_FP32, DqAccumulate::kFp32));
 static_assert(counts_from_one(FLAMIA_DQ_SCALE_CAUSAL, DqScale::kCausal));
+static_assert(counts_from_one(FLAMIA_ASSIGNMENT_ALTERNATING, Assignment::kAlternating));
 static_assert(counts_from_one(FLAMIA_PASS_BACKWARD, Pass::kBackward));
 static_assert(counts_from_one(FLAMIA_ROLE_DO, Role::kDo));
 static_assert(counts_from_one(FLAMIA_AXIS_TOKENS, ContractionAxis::kTokens));
@@ -157,9 +158,9 @@ Status to_options(const char* function, const flamia_options* source, Options* o
   reader.read("grad_products", &flamia_options::grad_products, &options->grad_products);
   reader.read("dq_accumulate", &flamia_options::dq_accumulate, &options->dq_accumulate);
   reader.read("dq_scale", &flamia_options::dq_scale, &options->dq_scale);
+  reader.read("assignment", &flamia_options::assignment, &options->assignment);
   options->threads = fields.get(&flamia_options::threads);
-  if (Status status = reader.status(); !status.ok()) return status;
-  return check_reserved(function, "options", fields.get(&flamia_options::reserved));
+  return reader.status();
 }
 
 Status to_tensors(const char* function, const flamia_forward_tensors* source,

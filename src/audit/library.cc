@@ -32,13 +32,13 @@ AuditInputs small_inputs() {
 
 }  // namespace
 
-AttentionFunction library_attention(const Options& options) {
-  return [options](const AuditInputs& inputs, AuditOutputs* outputs) -> Status {
+AttentionFunction library_attention(const Options& options, const HostForward& forward) {
+  return [options, forward](const AuditInputs& inputs, AuditOutputs* outputs) -> Status {
     Options choices = options;
     choices.mask = {};
     choices.mask.kind = inputs.causal ? MaskKind::kCausal : MaskKind::kFull;
     choices.softmax_scale = inputs.softmax_scale;
-    LibraryCall call(inputs, choices);
+    LibraryCall call(inputs, choices, forward);
     if (Status status = call.forward(); !status.ok()) return status;
     if (!inputs.d_o.empty()) {
       if (Status status = call.backward(); !status.ok()) return status;

@@ -2,11 +2,14 @@
 // Used by: flamia/audit.h.
 #pragma once
 
+#include "audit/library_call.h"
 #include "flamia/audit.h"
 
 namespace flamia::audit {
 
-AttentionFunction library_attention(const Options& options);
+/// forward: runs calls of a GPU backend, whose memory the library does not handle; without it those
+/// are refused.
+AttentionFunction library_attention(const Options& options, const HostForward& forward = {});
 AuditPromise library_promise(const Options& options);
 Status library_conventions(const Options& options);
 

@@ -20,8 +20,9 @@ class Backend {
   virtual Status backward(const Plan& plan, const BackwardTensors& tensors, Workspace workspace,
                           void* stream, PassStatistics* statistics) const = 0;
   virtual Status quantize(const Plan& plan, const TensorView& input, const TensorView& cu_seqlens,
-                          Role role, ContractionAxis axis,
-                          const QuantizedTensors& output) const = 0;
+                          Role role, ContractionAxis axis, const QuantizedTensors& output,
+                          Workspace workspace, void* stream) const = 0;
+  virtual size_t quantize_workspace_bytes(const Plan& plan) const = 0;
 };
 
 /// The CPU backend; refuses nothing that plan_* accepted. Needs AVX2 and FMA (x86-64-v3).

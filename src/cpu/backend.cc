@@ -62,8 +62,11 @@ class CpuBackend final : public Backend {
     return {};
   }
 
+  size_t quantize_workspace_bytes(const Plan&) const override { return 0; }
+
   Status quantize(const Plan& plan, const TensorView& input, const TensorView& cu_seqlens,
-                  Role role, ContractionAxis axis, const QuantizedTensors& output) const override {
+                  Role role, ContractionAxis axis, const QuantizedTensors& output, Workspace,
+                  void*) const override {
     if (!cpu_backend_available()) return unavailable("quantize");
     const bool queries = role == Role::kQ || role == Role::kDo;
     const Problem& problem = plan.problem;

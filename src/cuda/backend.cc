@@ -8,6 +8,7 @@
 #include "cuda/device.h"
 #include "cuda/forward.h"
 #include "cuda/quantize.h"
+#include "cuda/quantize_tensor.h"
 #include "cuda/schedule.h"
 #include "cuda/tensors.h"
 #include "cuda/workspace.h"
@@ -21,12 +22,6 @@ namespace flamia::cuda {
 namespace {
 
 constexpr const char* kFunction = "attention_forward";
-
-/// The typed start of an extent.
-template <typename T>
-T* at(Workspace workspace, const Extent& extent) {
-  return reinterpret_cast<T*>(static_cast<unsigned char*>(workspace.data) + extent.offset);
-}
 
 ScheduleArgs schedule_args(const Plan& plan, const ForwardTensors& tensors, Workspace workspace,
                            const ForwardWorkspace& map) {
@@ -48,41 +43,77 @@ ScheduleArgs schedule_args(const Plan& plan, const ForwardTensors& tensors, Work
   return args;
 }
 
+/// Blocks of Q, K and V in the workspace. Payloads that are not transposed, in E4M3 or BF16, are
+/// row_codes.
 struct Operands {
   QuantizedOperand q, k, v;
 };
 
-Operands operands_of(const Problem& problem, Workspace workspace, const ForwardWorkspace& map) {
+Operands operands_of(const Plan& plan, Workspace workspace, const ForwardWorkspace& map) {
+  const Problem& problem = plan.problem;
   const int64_t query_blocks = token_block_capacity(problem.query_tokens, problem.documents);
   const int64_t key_blocks = token_block_capacity(problem.key_tokens, problem.documents);
+  const bool transposed = plan.conventions.path != Path::kBf16;
+  auto* v = at<uint8_t>(workspace, map.v_codes);
   Operands result{};
   result.q = {at<uint8_t>(workspace, map.q_codes), nullptr, at<int8_t>(workspace, map.q_exponents),
               query_blocks};
   result.k = {at<uint8_t>(workspace, map.k_codes), nullptr, at<int8_t>(workspace, map.k_exponents),
               key_blocks};
-  result.v = {nullptr, at<uint8_t>(workspace, map.v_codes), at<int8_t>(workspace, map.v_exponents),
-              key_blocks};
+  result.v = {transposed ? nullptr : v, transposed ? v : nullptr,
+              at<int8_t>(workspace, map.v_exponents), key_blocks};
+  return result;
+}
+
+/// What a path makes of its operands, and its kernel.
+struct PathForms {
+  ForwardForm kernel;
+  QuantizeForm scores;  ///< of Q and K
+  QuantizeForm values;
+};
+PathForms path_forms(Path path) {
+  switch (path) {
+    case Path::kBf16:
+      return {ForwardForm::kBf16, QuantizeForm::kBf16, QuantizeForm::kBf16};
+    case Path::kNvfp4:
+      return {ForwardForm::kNvfp4, QuantizeForm::kNvfp4, QuantizeForm::kE4m3};
+    default:
+      return {ForwardForm::kMxfp8, QuantizeForm::kE4m3, QuantizeForm::kE4m3};
+  }
+}
+
+QuantizeTensor tensor_args(const TensorView& view, const QuantizedOperand& operand,
+                           const TokenBlockRange* blocks, QuantizeForm form) {
+  QuantizeTensor result{};
+  result.input = bf16_input(view);
+  result.output = operand;
+  result.blocks = blocks;
+  result.order = static_cast<int32_t>(TokenOrder::kAccumulator);
+  result.form = form;
+  if (form != QuantizeForm::kE4m3) {
+    result.row_bf16 = reinterpret_cast<uint16_t*>(operand.row_codes);
+  }
   return result;
 }
 
 QuantizeArgs quantize_args(const Plan& plan, const ForwardTensors& tensors,
                            const Schedule& schedule, const Operands& operands) {
-  const int32_t hadamard = plan.conventions.hadamard == Hadamard::kOn ? 1 : 0;
+  const PathForms forms = path_forms(plan.conventions.path);
   QuantizeArgs args{};
   args.count = 3;
-  args.tensors[0] = {bf16_input(tensors.q), operands.q, schedule.query_blocks, hadamard, 0, 0, 0,
-                     QuantizeForm::kE4m3,   nullptr};
-  args.tensors[1] = {bf16_input(tensors.k), operands.k, schedule.key_blocks, hadamard, 0, 0, 0,
-                     QuantizeForm::kE4m3,   nullptr};
-  args.tensors[2] = {bf16_input(tensors.v),
-                     operands.v,
-                     schedule.key_blocks,
-                     0,
-                     0,
-                     0,
-                     static_cast<int32_t>(TokenOrder::kAccumulator),
-                     QuantizeForm::kE4m3,
-                     nullptr};
+  args.tensors[0] = tensor_args(tensors.q, operands.q, schedule.query_blocks, forms.scores);
+  args.tensors[1] = tensor_args(tensors.k, operands.k, schedule.key_blocks, forms.scores);
+  args.tensors[2] = tensor_args(tensors.v, operands.v, schedule.key_blocks, forms.values);
+  const int32_t hadamard = plan.conventions.hadamard == Hadamard::kOn ? 1 : 0;
+  args.tensors[0].hadamard = args.tensors[1].hadamard = hadamard;
+  if (plan.conventions.score_accumulator == ScoreAccumulator::kF16) {
+    args.tensors[0].headroom_exponent = kHalfAccumulatorHeadroom;
+    args.tensors[1].headroom_exponent = kHalfAccumulatorHeadroom;
+  }
+  const bool exact = plan.conventions.safety == Safety::kExact;
+  for (QuantizeTensor& tensor : args.tensors) {
+    tensor.per_token = exact && tensor.form == QuantizeForm::kE4m3 ? 1 : 0;
+  }
   return args;
 }
 
@@ -106,42 +137,57 @@ ForwardArgs forward_args(const Plan& plan, const ForwardTensors& tensors, const 
       problem.batch > 0 ? static_cast<int32_t>(problem.query_tokens / problem.batch) : 0;
   args.heads = problem.heads;
   args.heads_per_kv_head = problem.heads / problem.kv_heads;
+  args.alternating = plan.assignment == Assignment::kAlternating ? 1 : 0;
   args.score_multiplier = score_multiplier_of(conventions);
   args.p_log2 = static_cast<float>(std::log2(static_cast<double>(conventions.p_scale)));
   args.tau = conventions.tau;
-  args.half_scores = conventions.score_accumulator == ScoreAccumulator::kF16 ? 1 : 0;
   args.reverse = conventions.kv_order == KvOrder::kReverse ? 1 : 0;
   args.sum_of_p = conventions.row_sum == RowSum::kP ? 1 : 0;
+  args.form = path_forms(conventions.path).kernel;
   return args;
+}
+
+ForwardVariant variant_of(const Conventions& conventions) {
+  return {conventions.safety, conventions.exponential, conventions.score_accumulator};
 }
 
 /// The launches that make up a call, in order on the stream.
 Status enqueue(const Plan& plan, const ForwardTensors& tensors, Workspace workspace,
                int multiprocessors, void* stream) {
-  const ForwardWorkspace map = forward_workspace(plan.problem);
+  const ForwardWorkspace map = forward_workspace(plan.problem, plan.conventions);
   const ScheduleArgs schedule = schedule_args(plan, tensors, workspace, map);
-  const Operands operands = operands_of(plan.problem, workspace, map);
-  if (Status status = build_schedule(schedule, stream); !status.ok()) return status;
-  const QuantizeArgs quantizers = quantize_args(plan, tensors, schedule.schedule, operands);
-  if (Status status = launch_quantize(quantizers, plan.problem.head_dim, stream); !status.ok()) {
-    return status;
+  const Operands operands = operands_of(plan, workspace, map);
+  if ((plan.forward_parts & kWorkListPart) != 0) {
+    if (Status status = build_schedule(schedule, stream); !status.ok()) return status;
   }
+  if ((plan.forward_parts & kQuantizePart) != 0) {
+    const QuantizeArgs quantizers = quantize_args(plan, tensors, schedule.schedule, operands);
+    if (Status status = launch_quantize(quantizers, plan.problem.head_dim, stream); !status.ok()) {
+      return status;
+    }
+  }
+  if ((plan.forward_parts & kAttendPart) == 0) return {};
   const ForwardArgs attention = forward_args(plan, tensors, schedule.schedule, operands,
                                              at<uint32_t>(workspace, map.next_work));
-  return launch_forward(attention, plan.problem.head_dim, multiprocessors, stream);
+  return launch_forward(attention, plan.problem.head_dim, multiprocessors, stream,
+                        variant_of(plan.conventions));
 }
 
 class HopperBackend final : public Backend {
  public:
   std::string kernels(const Plan& plan, Pass) const override {
-    const bool wide = plan.problem.head_dim == 128;
-    return concat(kScheduleDocumentsKernel.name, ", ", kScheduleExpandKernel.name, ", ",
-                  kScheduleScatterKernel.name, ", ", (wide ? kQuantizeD128 : kQuantizeD64).name,
-                  ", ", (wide ? kForwardMxfp8D128 : kForwardMxfp8D64).name);
+    const int32_t dim = plan.problem.head_dim;
+    const ForwardTensors none{};
+    const KernelInfo& quantizer = quantize_kernel(quantize_args(plan, none, {}, {}), dim);
+    return concat(
+        kScheduleDocumentsKernel.name, ", ", kScheduleExpandKernel.name, ", ",
+        kScheduleScatterKernel.name, ", ", quantizer.name, ", ",
+        forward_kernel(path_forms(plan.conventions.path).kernel, variant_of(plan.conventions), dim)
+            ->name);
   }
 
   size_t workspace_bytes(const Plan& plan, Pass pass) const override {
-    return pass == Pass::kForward ? forward_workspace(plan.problem).bytes : 0;
+    return pass == Pass::kForward ? forward_workspace(plan.problem, plan.conventions).bytes : 0;
   }
 
   Status forward(const Plan& plan, const ForwardTensors& tensors, Workspace workspace, void* stream,
@@ -164,10 +210,14 @@ class HopperBackend final : public Backend {
                        name(plan.backend), "gradients are not there yet on a GPU");
   }
 
-  Status quantize(const Plan& plan, const TensorView&, const TensorView&, Role, ContractionAxis,
-                  const QuantizedTensors&) const override {
-    return unsupported("quantize", "backend", "be cpu", name(plan.backend),
-                       "the cpu backend gives the same codes");
+  size_t quantize_workspace_bytes(const Plan& plan) const override {
+    return cuda::quantize_workspace_bytes(plan);
+  }
+
+  Status quantize(const Plan& plan, const TensorView& input, const TensorView& cu_seqlens,
+                  Role role, ContractionAxis axis, const QuantizedTensors& output,
+                  Workspace workspace, void* stream) const override {
+    return quantize_tensor(plan, {input, cu_seqlens, role, axis}, output, workspace, stream);
   }
 };
 

@@ -35,15 +35,6 @@ dim3 quantize_grid(const QuantizeArgs& args) {
           static_cast<unsigned>(ceil_div(blocks, y) * args.count)};
 }
 
-const KernelInfo& quantize_kernel(const QuantizeArgs& args, int head_dim) {
-  bool forms = false;
-  for (int32_t i = 0; i < args.count; ++i) {
-    forms = forms || args.tensors[i].form != QuantizeForm::kE4m3;
-  }
-  if (forms) return head_dim == 128 ? kQuantizeFormsD128 : kQuantizeFormsD64;
-  return head_dim == 128 ? kQuantizeD128 : kQuantizeD64;
-}
-
 Status check(const QuantizeArgs& args, int head_dim) {
   if (head_dim != 64 && head_dim != 128) {
     return invalid_argument(kFunction, "head_dim", "be 64 or 128", concat(head_dim));
@@ -61,6 +52,15 @@ Status check(const QuantizeArgs& args, int head_dim) {
 }
 
 }  // namespace
+
+const KernelInfo& quantize_kernel(const QuantizeArgs& args, int head_dim) {
+  bool forms = false;
+  for (int32_t i = 0; i < args.count; ++i) {
+    forms = forms || args.tensors[i].form != QuantizeForm::kE4m3;
+  }
+  if (forms) return head_dim == 128 ? kQuantizeFormsD128 : kQuantizeFormsD64;
+  return head_dim == 128 ? kQuantizeD128 : kQuantizeD64;
+}
 
 Status launch_quantize(const QuantizeArgs& args, int head_dim, void* stream) {
   if (Status status = check(args, head_dim); !status.ok()) return status;

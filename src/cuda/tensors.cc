@@ -15,7 +15,7 @@ constexpr uintptr_t kRowBytes = 16;
 
 void check_rows_of(const char* name, const TensorView& view, Refusals* refusals) {
   if (view.data == nullptr || is_empty(view)) return;
-  const uintptr_t past = reinterpret_cast<uintptr_t>(view.data) % kRowBytes;
+  const auto past = static_cast<int>(reinterpret_cast<uintptr_t>(view.data) % kRowBytes);
   if (past != 0) {
     refusals->unsupported(concat(name, ".data"), "be aligned to 16 bytes for backend hopper",
                           concat("an address ", past, " past a multiple"));
@@ -55,13 +55,19 @@ Status check_memory_of(const char* function, const char* name, const void* data,
 
 }  // namespace
 
+Status check_memory(const char* function, std::span<const NamedView> tensors, Workspace workspace,
+                    const Device& device) {
+  for (const NamedView& one : tensors) {
+    if (one.view->data == nullptr || is_empty(*one.view)) continue;
+    Status status = check_memory_of(function, one.name, one.view->data, device);
+    if (!status.ok()) return status;
+  }
+  return check_memory_of(function, "workspace", workspace.data, device);
+}
+
 Status check_memory(const char* function, const ForwardTensors& tensors, Workspace workspace,
                     const Device& device) {
-  struct Named {
-    const char* name;
-    const TensorView* view;
-  };
-  const Named all[] = {
+  const NamedView all[] = {
       {"q", &tensors.q},
       {"k", &tensors.k},
       {"v", &tensors.v},
@@ -71,22 +77,22 @@ Status check_memory(const char* function, const ForwardTensors& tensors, Workspa
       {"lse", &tensors.lse},
       {"o_residual", &tensors.o_residual},
   };
-  for (const Named& one : all) {
-    if (one.view->data == nullptr || is_empty(*one.view)) continue;
-    Status status = check_memory_of(function, one.name, one.view->data, device);
-    if (!status.ok()) return status;
-  }
-  return check_memory_of(function, "workspace", workspace.data, device);
+  return check_memory(function, all, workspace, device);
+}
+
+Status check_rows(const char* function, std::span<const NamedView> tensors) {
+  Refusals refusals;
+  for (const NamedView& one : tensors) check_rows_of(one.name, *one.view, &refusals);
+  return refusals.status(function);
 }
 
 Status check_rows(const char* function, const ForwardTensors& tensors) {
-  Refusals refusals;
-  check_rows_of("q", tensors.q, &refusals);
-  check_rows_of("k", tensors.k, &refusals);
-  check_rows_of("v", tensors.v, &refusals);
-  check_rows_of("o", tensors.o, &refusals);
-  check_rows_of("o_residual", tensors.o_residual, &refusals);
-  return refusals.status(function);
+  const NamedView all[] = {{"q", &tensors.q},
+                           {"k", &tensors.k},
+                           {"v", &tensors.v},
+                           {"o", &tensors.o},
+                           {"o_residual", &tensors.o_residual}};
+  return check_rows(function, all);
 }
 
 Bf16Tensor bf16_input(const TensorView& view) {
@@ -109,6 +115,17 @@ Bf16Output bf16_output(const TensorView& view) {
   result.batch_stride = token == 1 ? view.stride[0] : 0;
   result.token_stride = view.stride[token];
   result.head_stride = view.stride[token + 1];
+  return result;
+}
+
+ByteOutput byte_output(const TensorView& view, bool last_axis) {
+  ByteOutput result{};
+  const int token = view.rank == (last_axis ? 4 : 3) ? 1 : 0;
+  result.data = static_cast<uint8_t*>(view.data);
+  result.batch_stride = token == 1 ? view.stride[0] : 0;
+  result.token_stride = view.stride[token];
+  result.head_stride = view.stride[token + 1];
+  result.batch_length = token == 1 ? static_cast<int32_t>(view.shape[1]) : 0;
   return result;
 }
 

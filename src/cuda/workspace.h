@@ -6,6 +6,7 @@
 
 #include <cstddef>
 
+#include "flamia/conventions.h"
 #include "flamia/problem.h"
 
 namespace flamia::cuda {
@@ -22,9 +23,11 @@ struct ForwardWorkspace {
   Extent key_blocks;    ///< unused where keys have the lengths of the queries
   Extent items;         ///< ForwardItem
   Extent schedule_scratch;
-  Extent q_codes, q_exponents;  ///< E4M3 [heads][blocks][32 x head_dim], I8 [heads][blocks]
+  /// E4M3 or BF16 [heads][blocks][32 x head_dim]; I8 [heads][blocks] or, with exact safety,
+  /// [heads][blocks][32], nothing beside BF16.
+  Extent q_codes, q_exponents;
   Extent k_codes, k_exponents;
-  Extent v_codes, v_exponents;  ///< codes transposed
+  Extent v_codes, v_exponents;  ///< E4M3 codes transposed
   size_t bytes = 0;             ///< of all
 };
 
@@ -32,6 +35,24 @@ struct ForwardWorkspace {
 /// itself is a multiple of kWorkspaceAlignment (problem/validate.h).
 constexpr size_t kExtentAlignment = 256;
 
-ForwardWorkspace forward_workspace(const Problem& problem);
+ForwardWorkspace forward_workspace(const Problem& problem, const Conventions& conventions);
+
+/// Where the buffers of a quantize() call lie. The tensor counts as the queries of problem.
+struct QuantizeWorkspace {
+  Extent counts;  ///< ScheduleCounts
+  Extent blocks;  ///< TokenBlockRange
+  Extent items;   ///< ForwardItem: the layout comes with a list
+  Extent schedule_scratch;
+  Extent codes;      ///< E4M3 [heads][blocks][32 x head_dim]
+  Extent exponents;  ///< I8, room for one a token
+  size_t bytes = 0;  ///< of all
+};
+QuantizeWorkspace quantize_workspace(const Problem& problem);
+
+/// The typed start of an extent.
+template <typename T>
+T* at(Workspace workspace, const Extent& extent) {
+  return reinterpret_cast<T*>(static_cast<unsigned char*>(workspace.data) + extent.offset);
+}
 
 }  // namespace flamia::cuda

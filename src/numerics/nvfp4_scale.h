@@ -34,6 +34,13 @@ FLAMIA_HD constexpr FLAMIA_FORCE_INLINE float nvfp4_scale_value(uint8_t code, in
   return scale_pow2(decode_ue4m3(code), token_exponent);
 }
 
+/// S of a block of an operand that is kept in BF16, where code * S is exact (six significant bits)
+/// from 2^-118 on. At most 1.25 * 2^125, so that 6 S stays finite: only blocks with an element
+/// above 3.3e38 reach that; beside an infinity, finite elements stay zeros.
+FLAMIA_HD constexpr FLAMIA_FORCE_INLINE float nvfp4_bf16_scale(uint8_t code, int token_exponent) {
+  return smaller(nvfp4_scale_value(code, token_exponent), 0x1.4p125f);
+}
+
 /// E2M1 code of x / S with IEEE division (x * (1/S) differs at ties); S = 0 gives code 0.
 /// S = infinity (an infinite element in the token): infinite x gives +6 whatever its sign (the
 /// quotient is NaN), finite x gives a signed zero.
@@ -46,6 +53,7 @@ FLAMIA_HD constexpr FLAMIA_FORCE_INLINE uint8_t encode_nvfp4(float x, float scal
 static_assert(nvfp4_token_exponent(6.0f * 448.0f) == 0 && nvfp4_token_exponent(0.0f) == -127);
 static_assert(nvfp4_block_scale(6.0f, 0) == 0x38 && nvfp4_block_scale(0.0f, -127) == 0);
 static_assert(nvfp4_scale_value(0x38, 3) == 8.0f);
+static_assert(nvfp4_bf16_scale(0x38, 3) == 8.0f && nvfp4_bf16_scale(0x7e, 120) == 0x1.4p125f);
 static_assert(encode_nvfp4(6.0f, 1.0f) == 0x7 && encode_nvfp4(-3.0f, 2.0f) == 0xb);
 static_assert(encode_nvfp4(-3.0f, 0.0f) == 0x0);
 

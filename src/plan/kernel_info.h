@@ -68,7 +68,7 @@ struct QuantizedOperand {
 /// What a quantizer launch makes of a tensor.
 enum class QuantizeForm : int32_t {
   kE4m3,   ///< codes and exponents of blocks or tokens
-  kNvfp4,  ///< E2M1 codes times their UE4M3 scales, exact in BF16, and exponents of tokens
+  kNvfp4,  ///< E2M1 codes times their scales, exact in BF16; no exponents
   kBf16,   ///< the input itself in the layout of blocks
 };
 
@@ -98,6 +98,47 @@ extern const KernelInfo kQuantizeD64;
 extern const KernelInfo kQuantizeFormsD128;
 extern const KernelInfo kQuantizeFormsD64;
 
+/// Bytes of [tokens, heads, head_dim] or, with batch_length > 0, [batch, length, heads, head_dim];
+/// without channels for exponents. Strides count bytes.
+struct ByteOutput {
+  uint8_t* data;
+  int64_t batch_stride;
+  int64_t token_stride;
+  int64_t head_stride;
+  int32_t batch_length;
+};
+
+/// Quantized blocks in the order of the tensor.
+struct UnpackArgs {
+  QuantizedOperand operand;       ///< row-major codes
+  const TokenBlockRange* blocks;  ///< [operand.blocks]
+  const ScheduleCounts* counts;   ///< rows outside [query_begin, query_end) get no codes
+  ByteOutput codes;
+  ByteOutput exponents;
+  int32_t tokens;
+  int32_t heads;
+  int32_t head_dim;
+  int32_t per_token;  ///< 1: an exponent for every token
+};
+/// Takes an UnpackArgs (src/kernels/shared/unpack.cu). Grid: x blocks, y heads; any sizes do.
+extern const KernelInfo kUnpackBlocks;
+
+/// NVFP4 codes, block scales and exponents of tokens, in the order of the tensor.
+struct QuantizeRowsArgs {
+  Bf16Tensor input;
+  const ScheduleCounts* counts;  ///< as in UnpackArgs
+  ByteOutput codes;
+  ByteOutput scales;
+  ByteOutput exponents;
+  int32_t tokens;
+  int32_t heads;
+  int32_t head_dim;
+  int32_t hadamard;  ///< 1: rotate the head channels first
+};
+/// Takes a QuantizeRowsArgs (src/kernels/shared/quantize_rows.cu). Grid: x tokens, y heads; any
+/// sizes do.
+extern const KernelInfo kQuantizeRows;
+
 /// A BF16 result [tokens, heads, head_dim], strides as in Bf16Tensor.
 struct Bf16Output {
   uint16_t* data;  ///< null: not wanted
@@ -114,10 +155,18 @@ struct LseOutput {
   int64_t token_stride;
 };
 
+/// What a forward launch multiplies.
+enum class ForwardForm : int32_t {
+  kMxfp8,  ///< E4M3 codes of Q, K, V and P
+  kNvfp4,  ///< Q and K in QuantizeForm::kNvfp4, E4M3 codes of V and P
+  kBf16,   ///< Q, K and V in QuantizeForm::kBf16, P in BF16
+};
+
+/// Operands in BF16 are what the quantizer calls row_bf16, in place of codes.
 struct ForwardArgs {
   QuantizedOperand q;  ///< row-major codes
   QuantizedOperand k;  ///< row-major codes
-  QuantizedOperand v;  ///< transposed codes, TokenOrder::kAccumulator
+  QuantizedOperand v;  ///< transposed codes, TokenOrder::kAccumulator; in BF16 row-major
   Schedule schedule;
   uint32_t* next_work;  ///< 0 at the start of the launch; work index = item * heads + head
   Bf16Output o;
@@ -129,18 +178,38 @@ struct ForwardArgs {
   int32_t batch_length;  ///< 0: packed
   int32_t heads;
   int32_t heads_per_kv_head;
+  int32_t alternating;     ///< 1: CTAs have their shares of the work from the start
   float score_multiplier;  ///< softmax scale * log2 e, >= 0
   float p_log2;            ///< c = log2 S
   float tau;
-  int32_t reverse;      ///< 1: key tiles from the last to the first
-  int32_t sum_of_p;     ///< 1: row sums add un-quantized probabilities
-  int32_t half_scores;  ///< 1: binary16 accumulators of the scores; codes of q and k at most 14,
-                        ///< score_multiplier has 11 significant bits
+  int32_t reverse;   ///< 1: key tiles from the last to the first
+  int32_t sum_of_p;  ///< 1: row sums add un-quantized probabilities
+  ForwardForm form;  ///< which kernel; the kernel itself does not read it
 };
-/// Kernels that take a ForwardArgs (src/kernels/hopper/forward.cu). Grid: at most one CTA per SM.
+/// Kernels that take a ForwardArgs (src/kernels/hopper/forward*.cu). Grid: at most one CTA per SM.
 extern const KernelInfo kForwardMxfp8D128;
 extern const KernelInfo kForwardMxfp8D64;
+/// Scores with binary16 accumulators: codes of q and k are at most 14 (kHalfAccumulatorHeadroom) and
+/// score_multiplier has 11 significant bits.
 extern const KernelInfo kForwardMxfp8HalfD128;
 extern const KernelInfo kForwardMxfp8HalfD64;
+/// The same in other variants (src/kernels/hopper/forward_forms.cu). Exact: exponents of q, k and v
+/// are those of tokens. Polynomial, Schraudolph: the exponential of some columns.
+extern const KernelInfo kForwardMxfp8ExactD128;
+extern const KernelInfo kForwardMxfp8ExactD64;
+extern const KernelInfo kForwardMxfp8PolynomialD128;
+extern const KernelInfo kForwardMxfp8PolynomialD64;
+extern const KernelInfo kForwardMxfp8SchraudolphD128;
+extern const KernelInfo kForwardMxfp8SchraudolphD64;
+extern const KernelInfo kForwardMxfp8ExactPolynomialD128;
+extern const KernelInfo kForwardMxfp8ExactPolynomialD64;
+extern const KernelInfo kForwardMxfp8ExactSchraudolphD128;
+extern const KernelInfo kForwardMxfp8ExactSchraudolphD64;
+extern const KernelInfo kForwardBf16D128;
+extern const KernelInfo kForwardBf16D64;
+extern const KernelInfo kForwardNvfp4D128;
+extern const KernelInfo kForwardNvfp4D64;
+extern const KernelInfo kForwardNvfp4ExactD128;  ///< exponents of V, too, are those of tokens
+extern const KernelInfo kForwardNvfp4ExactD64;
 
 }  // namespace flamia

@@ -6,6 +6,7 @@
 
 #include "plan/conventions.h"
 #include "plan/support.h"
+#include "problem/footprint.h"
 
 namespace flamia {
 
@@ -19,6 +20,17 @@ int32_t resolve_threads(int32_t threads) {
 
 }  // namespace
 
+SavedBytes saved_for_backward(const Plan& plan) {
+  const Problem& problem = plan.problem;
+  const int64_t rows = problem.query_tokens * problem.heads;
+  SavedBytes saved;
+  saved.lse = rows * dtype_bytes(DType::kF32);
+  if (plan.conventions.delta == Delta::kOResidual) {
+    saved.o_residual = rows * problem.head_dim * dtype_bytes(DType::kBF16);
+  }
+  return saved;
+}
+
 Status plan_forward(const char* function, const Problem& problem, const Options& options,
                     const Machine& machine, Plan* plan) {
   Refusals refusals;
@@ -28,6 +40,7 @@ Status plan_forward(const char* function, const Problem& problem, const Options&
   plan->backend = resolve_backend(options, machine);
   plan->conventions = resolve(problem, options, plan->backend);
   plan->threads = resolve_threads(options.threads);
+  plan->assignment = options.assignment;
   return {};
 }
 

@@ -35,6 +35,7 @@ void check_choices(const Options& options, Refusals* refusals) {
   check_choice("grad_products", options.grad_products, refusals);
   check_choice("dq_accumulate", options.dq_accumulate, refusals);
   check_choice("dq_scale", options.dq_scale, refusals);
+  check_choice("assignment", options.assignment, refusals);
 }
 
 void check_executor(const Options& options, const Machine& machine, Refusals* refusals) {
@@ -168,15 +169,23 @@ class HopperRules {
   explicit HopperRules(Refusals* refusals) : refusals_(refusals) {}
 
   void check(const Problem& problem, const Options& options) {
-    expect("path", options.path, Path::kMxfp8);
+    if (options.path == Path::kAll4Bit) {
+      refuse("path", "be mxfp8, nvfp4 or bf16", name(options.path));
+    }
     expect("emulate", options.emulate, Family::kHopper);
-    expect("safety", options.safety, Safety::kDefault);
-    expect("exponential", options.exponential, Exponential::kExact);
+    if (options.exponential == Exponential::kPolynomial && options.path != Path::kMxfp8) {
+      refuse("exponential", concat("be exact with path ", name(options.path)),
+             name(options.exponential));
+    }
     if (options.accumulate == Accumulate::kExact) {
       refuse("accumulate", "be auto or hw", name(options.accumulate));
     }
     expect("promote", options.promote, Promote::kTile);
-    expect("score_accumulator", options.score_accumulator, ScoreAccumulator::kF32);
+    if (options.score_accumulator == ScoreAccumulator::kF16 &&
+        (options.safety == Safety::kExact || options.exponential != Exponential::kExact)) {
+      refuse("score_accumulator", "be f32 with safety exact or another exponential than exact",
+             name(options.score_accumulator));
+    }
     if (options.softmax_scale.has_value() && *options.softmax_scale <= 0.0f) {
       refuse("softmax_scale", "be > 0", concat(*options.softmax_scale));
     }

@@ -26,6 +26,7 @@ constexpr const char* kGradProducts[] = {"auto", "fp8", "bf16"};
 constexpr const char* kDqAccumulate[] = {"auto", "fp16", "fp32"};
 constexpr const char* kDqScale[] = {"auto", "document", "causal"};
 constexpr const char* kDeterminism[] = {"any", "deterministic"};
+constexpr const char* kAssignment[] = {"dynamic", "alternating"};
 constexpr const char* kDType[] = {"BF16", "F16", "F32", "I32", "I64", "U8", "I8"};
 
 /// Reads one whole number that is at least -1 and fills text.
@@ -111,6 +112,10 @@ std::span<const char* const> spellings<DqScale>() {
 template <>
 std::span<const char* const> spellings<Determinism>() {
   return kDeterminism;
+}
+template <>
+std::span<const char* const> spellings<Assignment>() {
+  return kAssignment;
 }
 template <>
 std::span<const char* const> spellings<DType>() {

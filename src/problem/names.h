@@ -56,6 +56,8 @@ std::span<const char* const> spellings<DqScale>();
 template <>
 std::span<const char* const> spellings<Determinism>();
 template <>
+std::span<const char* const> spellings<Assignment>();
+template <>
 std::span<const char* const> spellings<DType>();
 
 /// Whether value is one of the enum's.

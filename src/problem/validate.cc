@@ -230,7 +230,7 @@ Status check_workspace(const char* function, const LentWorkspace& lent) {
   const Workspace& workspace = lent.workspace;
   if (workspace.data == nullptr) {
     return invalid_argument(function, "workspace.data", "be given", "null",
-                            concat("workspace_size() is ", lent.needed));
+                            concat(lent.size_function, " is ", lent.needed));
   }
   if (workspace.bytes < lent.needed) {
     return invalid_argument(function, "workspace.bytes", concat("be at least ", lent.needed),
@@ -336,6 +336,7 @@ Status validate_quantize(const char* function, const Problem& problem, const Qua
   const Expected scales = rows_of(shape, DType::kU8, tokens, problem.heads, views.scale_columns);
   Expected exp = rows_of(shape, DType::kI8, tokens, problem.heads, 0);
   --exp.rank;
+  const TensorView scratch = workspace_view(views.lent);
   const Argument arguments[] = {
       {"input", &views.input, queries(problem)},
       {"codes", &views.codes, codes, Access::kOutput},
@@ -343,6 +344,7 @@ Status validate_quantize(const char* function, const Problem& problem, const Qua
       {"scales", &views.scales, scales, Access::kOutput,
        has_scales ? Need::kRequired : Need::kOptional},
       {"cu_seqlens", &views.cu_seqlens, {}},
+      {"workspace", &scratch, {}, Access::kOutput},
   };
   const std::span<const Argument> all(arguments);
   for (const Argument& argument : all.first(4)) {
@@ -353,6 +355,7 @@ Status validate_quantize(const char* function, const Problem& problem, const Qua
       !status.ok()) {
     return status;
   }
+  if (Status status = check_workspace(function, views.lent); !status.ok()) return status;
   return check_overlaps(function, all);
 }
 

@@ -39,6 +39,7 @@ Status problem_from_input(const char* function, const TensorView& input,
 struct LentWorkspace {
   Workspace workspace;
   size_t needed = 0;
+  const char* size_function = "workspace_size()";  ///< tells the caller
 };
 
 /// Checks every tensor and the workspace of a forward call; problem has passed check_problem().
@@ -58,6 +59,7 @@ struct QuantizeViews {
   TensorView exp;             ///< [T, H] I8
   TensorView scales;          ///< [T, H, scale_columns] U8
   int32_t scale_columns = 0;  ///< 0: the representation has no scales, none may be given
+  LentWorkspace lent;
 };
 
 /// Checks every tensor of a quantize() call.

@@ -1,6 +1,7 @@
 // Bits of the shared-memory matrix descriptors of Hopper's tensor cores.
 // Used by: the attention kernels; host-testable. Only what the kernels use: K-major operands whose
-// rows are one swizzle span wide, so that the leading offset has no meaning.
+// rows are one swizzle span wide, so that the leading offset has no meaning; and 16-bit operands
+// whose rows of 128 bytes run along N.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,13 @@ FLAMIA_HD constexpr uint32_t wgmma_descriptor_low(uint32_t shared_address) {
   return (shared_address & 0x3ffffu) >> 4 | 1u << 16;
 }
 
+/// The same of an operand whose rows run along N: eight rows of K form a group, and 64 columns lie
+/// `span_stride` bytes from the next 64. A step of 16 along K adds two groups, 128.
+FLAMIA_HD constexpr uint32_t wgmma_descriptor_low(uint32_t shared_address, uint32_t span_stride) {
+  return (shared_address & 0x3ffffu) >> 4 | span_stride >> 4 << 16;
+}
+
+static_assert(wgmma_descriptor_low(1024, 4096) == 0x01000040u);
 static_assert(wgmma_descriptor_high(128) == 0x40000040u);
 static_assert(wgmma_descriptor_high(32) == 0xc0000010u);
 

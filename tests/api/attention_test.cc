@@ -252,14 +252,14 @@ TEST_F(Attention, ListsEveryReasonAgainstACall) {
   problem.head_dim = 80;
   Options options;
   options.backend = BackendKind::kHopper;
-  options.safety = Safety::kExact;
+  options.promote = Promote::kNone;
   const Status status = is_supported(problem, options);
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   const std::string start =
       "is_supported: head_dim must be 64 or 128; got 80 (pad q, k, v to 128); ";
   EXPECT_EQ(status.message().rfind(start, 0), 0u) << status.message();
-  // Whether there is a GPU or not: exact safety is not its.
-  EXPECT_NE(status.message().find("safety must be default for backend hopper; got exact"),
+  // Whether there is a GPU or not: its kernels promote every tile.
+  EXPECT_NE(status.message().find("promote must be tile for backend hopper; got none"),
             std::string::npos)
       << status.message();
 }

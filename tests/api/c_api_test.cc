@@ -280,9 +280,11 @@ TEST_F(CApi, RefusesSizesOfNoStruct) {
 
 TEST_F(CApi, RefusesReservedFields) {
   CCall c(packed_sizes());
-  c.options.reserved = 3;
+  c.options.assignment = 3;
   EXPECT_EQ(flamia_is_supported(&c.problem, &c.options), FLAMIA_INVALID_ARGUMENT);
-  EXPECT_STREQ(flamia_last_error(), "is_supported: options.reserved must be 0; got 3");
+  EXPECT_STREQ(flamia_last_error(),
+               "is_supported: assignment must be between 0 and 2; got 3 (dynamic or alternating, "
+               "counted from 1)");
   c.problem.reserved = -1;
   EXPECT_EQ(flamia_is_supported(&c.problem, nullptr), FLAMIA_INVALID_ARGUMENT);
   EXPECT_STREQ(flamia_last_error(), "is_supported: problem.reserved must be 0; got -1");
@@ -310,9 +312,9 @@ TEST_F(CApi, RefusesNullStructs) {
       flamia_attention_backward(&c.problem, nullptr, &c.backward, nullptr, nullptr, 0, nullptr),
       FLAMIA_INVALID_ARGUMENT);
   EXPECT_STREQ(flamia_last_error(), "attention_backward: conventions must be given; got null");
-  EXPECT_EQ(
-      flamia_quantize(nullptr, nullptr, FLAMIA_ROLE_Q, FLAMIA_AXIS_HEAD_DIM, nullptr, nullptr),
-      FLAMIA_INVALID_ARGUMENT);
+  EXPECT_EQ(flamia_quantize(nullptr, nullptr, FLAMIA_ROLE_Q, FLAMIA_AXIS_HEAD_DIM, nullptr, nullptr,
+                            nullptr, nullptr),
+            FLAMIA_INVALID_ARGUMENT);
 }
 
 TEST_F(CApi, RefusesIntegersOutsideTheirEnum) {
@@ -421,13 +423,18 @@ TEST_F(CApi, Quantizes) {
   output.codes = &codes;
   output.exp = &exp;
   ASSERT_EQ(flamia_quantize(c.forward.q, c.forward.cu_seqlens_q, FLAMIA_ROLE_Q,
-                            FLAMIA_AXIS_HEAD_DIM, nullptr, &output),
+                            FLAMIA_AXIS_HEAD_DIM, nullptr, &output, nullptr, nullptr),
             FLAMIA_OK)
       << flamia_last_error();
   EXPECT_NE(static_cast<uint8_t*>(codes.data)[0], 0);
-  EXPECT_EQ(
-      flamia_quantize(c.forward.q, c.forward.cu_seqlens_q, FLAMIA_ROLE_Q, 3, nullptr, &output),
-      FLAMIA_INVALID_ARGUMENT);
+  size_t bytes = 1;
+  EXPECT_EQ(flamia_quantize_workspace_size(c.forward.q, c.forward.cu_seqlens_q, FLAMIA_ROLE_Q,
+                                           FLAMIA_AXIS_HEAD_DIM, nullptr, &bytes),
+            FLAMIA_OK);
+  EXPECT_EQ(bytes, 0u);
+  EXPECT_EQ(flamia_quantize(c.forward.q, c.forward.cu_seqlens_q, FLAMIA_ROLE_Q, 3, nullptr, &output,
+                            nullptr, nullptr),
+            FLAMIA_INVALID_ARGUMENT);
   EXPECT_STREQ(
       flamia_last_error(),
       "quantize: axis must be between 1 and 2; got 3 (head_dim or tokens, counted from 1)");

@@ -1,6 +1,4 @@
 // The public API on a Hopper, against the CPU backend with the same numbers.
-#include "cuda/backend.h"
-
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +9,8 @@
 #include <iterator>
 #include <limits>
 
+#include "cuda/backend.h"
+#include "cuda/workspace.h"
 #include "numerics/bf16.h"
 #include "tests/cuda/device_call.h"
 
@@ -27,6 +27,12 @@ Options hopper(MaskKind mask) {
   Options options;
   options.backend = BackendKind::kHopper;
   options.mask.kind = mask;
+  return options;
+}
+
+Options exact(MaskKind mask) {
+  Options options = hopper(mask);
+  options.safety = Safety::kExact;
   return options;
 }
 
@@ -122,6 +128,18 @@ TEST(HopperForward, RowsOfNobodyAreZero) {
   }
 }
 
+/// Paths other than MXFP8: their numbers are the business of tests/kernels/forward_paths_test.cc.
+TEST(HopperForward, OtherPaths) {
+  for (const Path path : {Path::kBf16, Path::kNvfp4}) {
+    for (const MaskKind mask : {MaskKind::kCausal, MaskKind::kFull}) {
+      Options options = hopper(mask);
+      options.path = path;
+      compare({{1, 31, 129, 200, 0}, {}, 4, 2, 128, 3}, options);
+      compare({{33, 0, 140}, {129, 7, 60}, 2, 1, 64, 0}, options);
+    }
+  }
+}
+
 /// Every option that the kernels have.
 TEST(HopperForward, OtherNumbers) {
   const Shape shape{{150, 60}, {}, 2, 1, 128, 0};
@@ -134,6 +152,13 @@ TEST(HopperForward, OtherNumbers) {
         o->tau = 4.0f;
       },
       [](Options* o) { o->softmax_scale = 0.05f; },
+      [](Options* o) { o->safety = Safety::kExact; },
+      [](Options* o) { o->exponential = Exponential::kPolynomial; },
+      [](Options* o) { o->exponential = Exponential::kSchraudolph; },
+      [](Options* o) {
+        o->safety = Safety::kExact;
+        o->exponential = Exponential::kSchraudolph;
+      },
   };
   for (const auto& change : changes) {
     Options options = hopper(MaskKind::kCausal);
@@ -182,9 +207,14 @@ void compare_batch(int queries, int keys, int dim, const Options& options) {
 }
 
 TEST(HopperForward, Batches) {
-  compare_batch(70, 70, 64, hopper(MaskKind::kCausal));
+  for (const Path path : {Path::kMxfp8, Path::kNvfp4, Path::kBf16}) {
+    Options options = hopper(MaskKind::kCausal);
+    options.path = path;
+    compare_batch(70, 70, 64, options);
+  }
   compare_batch(40, 150, 128, hopper(MaskKind::kCausal));
   compare_batch(40, 33, 64, hopper(MaskKind::kFull));
+  compare_batch(40, 150, 128, exact(MaskKind::kCausal));
 }
 
 bool same_outputs(const DeviceOutputs& a, const DeviceOutputs& b) {
@@ -204,6 +234,9 @@ TEST(HopperForward, OptionsChangeTheNumbers) {
       [](Options* o) {
         o->mask = {MaskKind::kWindow, 20, 0};
       },
+      [](Options* o) { o->safety = Safety::kExact; },
+      [](Options* o) { o->exponential = Exponential::kPolynomial; },
+      [](Options* o) { o->exponential = Exponential::kSchraudolph; },
   };
   Case host({{300}, {}, 1, 1, 128, 0});
   Options plain = hopper(MaskKind::kCausal);
@@ -292,8 +325,7 @@ TEST(HopperForward, WideLengths) {
 }
 
 /// A document's rows do not depend on what lies beside it, before it, or on the run.
-TEST(HopperForward, ADocumentAloneIsTheSameInsideARow) {
-  const Options options = hopper(MaskKind::kCausal);
+void expect_same_alone(const Options& options) {
   for (const int dim : {64, 128}) {
     Case alone({{150}, {}, 2, 1, dim, 0}, 7);
     DeviceCall single(&alone);
@@ -321,6 +353,31 @@ TEST(HopperForward, ADocumentAloneIsTheSameInsideARow) {
             << before;
       }
     }
+  }
+}
+
+TEST(HopperForward, ADocumentAloneIsTheSameInsideARow) {
+  expect_same_alone(hopper(MaskKind::kCausal));
+  expect_same_alone(exact(MaskKind::kCausal));
+}
+
+/// With exact safety no row changes with the tokens after it.
+TEST(HopperForward, LaterTokensLeaveExactRowsAsTheyWere) {
+  const Options options = exact(MaskKind::kCausal);
+  Case host({{150}, {}, 1, 1, 64, 0});
+  const DeviceOutputs wanted = DeviceCall(&host).run(options);
+  for (const int64_t last : {0, 30, 77, 127, 148}) {
+    Case changed({{150}, {}, 1, 1, 64, 0});
+    for (int64_t token = last + 1; token < 150; ++token) {
+      changed.scale_key_token(token, 1e4f);
+      for (int c = 0; c < 64; ++c) changed.q(token, 0, c) = float_to_bf16(1e4f);
+    }
+    const DeviceOutputs got = DeviceCall(&changed).run(options);
+    const auto rows = static_cast<size_t>(last) + 1;
+    EXPECT_EQ(std::memcmp(got.o.data(), wanted.o.data(), rows * 64 * 2), 0) << last;
+    EXPECT_EQ(std::memcmp(got.o_residual.data(), wanted.o_residual.data(), rows * 64 * 2), 0);
+    EXPECT_EQ(std::memcmp(got.lse.data(), wanted.lse.data(), rows * 4), 0) << last;
+    EXPECT_NE(std::memcmp(got.o.data(), wanted.o.data(), wanted.o.size() * 2), 0) << last;
   }
 }
 
@@ -357,6 +414,57 @@ TEST(HopperForward, AGraphIsReplayedWithOtherLengths) {
   EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
   EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
   EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
+/// The counter that free CTAs take work from stays where it was.
+TEST(HopperForward, AlternatingAssignmentGivesTheSameBits) {
+  Case host({{300, 20, 0, 140}, {}, 2, 1, 64, 3});
+  Options options = hopper(MaskKind::kCausal);
+  const size_t counter = cuda::forward_workspace(host.problem(), {}).next_work.offset;
+  const auto taken = [&](const DeviceCall& call) {
+    uint32_t value = 0;
+    EXPECT_EQ(cudaMemcpy(&value, static_cast<char*>(call.workspace.data) + counter, sizeof(value),
+                         cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    return value;
+  };
+  DeviceCall dynamic(&host);
+  const DeviceOutputs wanted = dynamic.run(options);
+  EXPECT_GT(taken(dynamic), 0u);
+  options.assignment = Assignment::kAlternating;
+  DeviceCall alternating(&host);
+  EXPECT_TRUE(same_outputs(alternating.run(options), wanted));
+  EXPECT_EQ(taken(alternating), 0u);
+}
+
+/// One work list for several layers, and what each part leaves alone.
+TEST(HopperForward, PartsMakeAWhole) {
+  const Options options = hopper(MaskKind::kCausal);
+  Case host({{100, 33}, {}, 2, 1, 64, 3});
+  DeviceCall call(&host);
+  const DeviceOutputs wanted = call.run(options);
+  const auto run = [&](DeviceCall* one, uint32_t parts) {
+    return attention_forward_parts(one->problem, options, one->tensors, one->workspace, nullptr,
+                                   parts, &one->conventions)
+        .message();
+  };
+  call.poison_outputs();
+  EXPECT_EQ(run(&call, kWorkListPart), "");
+  EXPECT_EQ(run(&call, kQuantizePart), "");
+  const DeviceOutputs nothing = call.read();
+  EXPECT_TRUE(std::all_of(nothing.o.begin(), nothing.o.end(), is_nan));
+  EXPECT_EQ(run(&call, kAttendPart), "");
+  EXPECT_TRUE(same_outputs(call.read(), wanted));
+
+  Case next({{100, 33}, {}, 2, 1, 64, 3}, 9);  // another layer
+  DeviceCall layer(&next);
+  const DeviceOutputs direct = layer.run(options);
+  layer.workspace = call.workspace;
+  layer.poison_outputs();
+  EXPECT_EQ(run(&layer, kQuantizePart | kAttendPart), "");
+  EXPECT_TRUE(same_outputs(layer.read(), direct));
+  EXPECT_EQ(run(&call, 0), "attention_forward_parts: parts must be between 1 and 7; got 0");
+  EXPECT_EQ(run(&call, 8), "attention_forward_parts: parts must be between 1 and 7; got 8");
 }
 
 TEST(HopperForward, TakesCallsWithNothingToDo) {

@@ -85,18 +85,19 @@ TEST_F(HopperRefusals, HostMemory) {
 
 TEST_F(HopperRefusals, EveryBadOptionAtOnce) {
   Options options = hopper();
-  options.path = Path::kNvfp4;
+  options.path = Path::kAll4Bit;
   options.safety = Safety::kExact;
   options.exponential = Exponential::kPolynomial;
   options.accumulate = Accumulate::kExact;
   options.softmax_scale = -1.0f;
   const Status status = call_.enqueue(options);
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-  EXPECT_EQ(status.message(),
-            "attention_forward: path must be mxfp8 for backend hopper; got nvfp4; safety must be "
-            "default for backend hopper; got exact; exponential must be exact for backend hopper; "
-            "got polynomial; accumulate must be auto or hw for backend hopper; got exact; "
-            "softmax_scale must be > 0 for backend hopper; got -1");
+  EXPECT_EQ(
+      status.message(),
+      "attention_forward: path must be mxfp8, nvfp4 or bf16 for backend hopper; got all4bit; "
+      "exponential must be exact with path all4bit for backend hopper; got polynomial; "
+      "accumulate must be auto or hw for backend hopper; got exact; softmax_scale must be > 0 "
+      "for backend hopper; got -1");
 }
 
 TEST_F(HopperRefusals, SaysWhatTheRuntimeSaysOfALaunch) {
@@ -149,12 +150,35 @@ TEST_F(HopperRefusals, ExplainNamesDeviceKernelsAndMemory) {
   EXPECT_EQ(line_of(text, "supported"), "yes");
   EXPECT_EQ(line_of(text, "backend"), "hopper");
   EXPECT_NE(line_of(text, "device").find(" multiprocessors"), std::string::npos) << text;
+  EXPECT_EQ(line_of(text, "saved_lse_bytes"), std::to_string(47 * 4 * 4));
+  EXPECT_EQ(line_of(text, "saved_o_residual_bytes"), std::to_string(47 * 4 * 64 * 2));
   EXPECT_EQ(line_of(text, "accumulate"), "hw");
   EXPECT_EQ(line_of(text, "passes"), "quantize, forward");
   EXPECT_NE(line_of(text, "kernels").find("flamia_sm90a_forward_mxfp8_d64"), std::string::npos);
   EXPECT_NE(line_of(text, "kernels").find("quantize"), std::string::npos);
   EXPECT_EQ(line_of(text, "workspace_forward_bytes"), std::to_string(call_.workspace.bytes));
   EXPECT_NE(line_of(text, "backward_refused"), "-");
+  Options bf16 = hopper();
+  bf16.path = Path::kBf16;
+  const std::string kernels = line_of(explain(call_.problem, bf16), "kernels");
+  EXPECT_NE(kernels.find("flamia_shared_quantize_forms_d64"), std::string::npos) << kernels;
+  EXPECT_NE(kernels.find("flamia_sm90a_forward_bf16_d64"), std::string::npos) << kernels;
+}
+
+TEST_F(HopperRefusals, ExplainNamesTheKernelOfEveryVariant) {
+  Options options = hopper();
+  options.safety = Safety::kExact;
+  std::string text = explain(call_.problem, options);
+  EXPECT_NE(line_of(text, "kernels").find("flamia_sm90a_forward_mxfp8_exact_d64"),
+            std::string::npos)
+      << text;
+  call_.prepare(options);
+  EXPECT_EQ(line_of(text, "workspace_forward_bytes"), std::to_string(call_.workspace.bytes));
+  options.exponential = Exponential::kSchraudolph;
+  text = explain(call_.problem, options);
+  EXPECT_NE(line_of(text, "kernels").find("flamia_sm90a_forward_mxfp8_exact_schraudolph_d64"),
+            std::string::npos)
+      << text;
 }
 
 }  // namespace

@@ -85,6 +85,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   run_passes(&call);
   check_status(flamia_quantize(pointer(call, flamia::fuzz::kQ),
                                pointer(call, flamia::fuzz::kLengthsQ), call.role, call.axis,
-                               &call.options, &call.quantized));
+                               &call.options, &call.quantized, nullptr, call.stream));
+  size_t bytes = 0;
+  check_status(flamia_quantize_workspace_size(pointer(call, flamia::fuzz::kQ),
+                                              pointer(call, flamia::fuzz::kLengthsQ), call.role,
+                                              call.axis, &call.options, &bytes));
   return 0;
 }

@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -172,8 +173,26 @@ inline ForwardResult expect_like_cpu(Case& one, const Options& options,
                                      const DeviceLayout& layout = {}) {
   ForwardResult got = device_forward(one, options, layout);
   expect_agrees(got, cpu_forward(one, options), one.shape(),
-                half_scores() ? widened(tolerance) : tolerance);
+                half_scores(options) ? widened(tolerance) : tolerance);
   return got;
+}
+
+/// NaN and infinities inside a document: whoever sees them gets what the CPU backend gives.
+inline void expect_poison_like_cpu(const Options& options) {
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const float poison : {std::nanf(""), inf, -inf}) {
+    for (int tensor = 0; tensor < 3; ++tensor) {
+      for (const int64_t token : {5, 70, 150}) {
+        SCOPED_TRACE(testing::Message() << poison << " tensor " << tensor << " token " << token);
+        Case one({{200}, {}, 1, 1, 64, 0}, 37);
+        uint16_t& x = tensor == 0   ? one.q(token, 0, 3)
+                      : tensor == 1 ? one.k(token, 0, 3)
+                                    : one.v(token, 0, 3);
+        x = float_to_bf16(poison);
+        expect_like_cpu(one, options);
+      }
+    }
+  }
 }
 
 }  // namespace flamia::test

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/kernels/forward_compare.h"
+#include "tests/kernels/forward_inputs.h"
 
 namespace flamia::test {
 namespace {
@@ -21,30 +22,6 @@ Options with_window(int64_t left, int64_t right) {
   Options options;
   options.mask = {MaskKind::kWindow, left, right};
   return options;
-}
-
-/// Rows [first, first + count) of every head.
-ForwardResult rows_of(const ForwardResult& all, const Shape& shape, int64_t first, int64_t count) {
-  ForwardResult result;
-  const int64_t width = int64_t{shape.heads} * shape.dim;
-  const auto rows = [&](const std::vector<uint16_t>& from) {
-    return std::vector<uint16_t>(from.begin() + first * width,
-                                 from.begin() + (first + count) * width);
-  };
-  result.o = rows(all.o);
-  result.residual = rows(all.residual);
-  const int64_t tokens = static_cast<int64_t>(all.o.size()) / width;
-  for (int64_t head = 0; head < shape.heads; ++head) {
-    const auto begin = all.lse.begin() + head * tokens + first;
-    result.lse.insert(result.lse.end(), begin, begin + count);
-  }
-  return result;
-}
-
-/// Copies one document's rows of a tensor.
-void copy_rows(const std::vector<uint16_t>& from, int64_t from_row, std::vector<uint16_t>* to,
-               int64_t to_row, int64_t rows, int64_t width) {
-  std::copy_n(from.begin() + from_row * width, rows * width, to->begin() + to_row * width);
 }
 
 /// A document alone and inside rows of others, at several offsets.
@@ -129,12 +106,25 @@ TEST(ForwardIsolation, TokensLeftOfAWindow) {
                    rows_of(device_forward(clean, options), shape, first, 300 - first));
 }
 
+/// Shares that are dealt from the start, on grids that divide the work and that do not.
+TEST(ForwardIsolation, AlternatingSharesGiveTheSameBits) {
+  Case one({{300, 20, 0, 140, 1}, {}, 3, 1, 64, 3}, 36);  // seven query tiles, 21 units
+  const ForwardResult wanted = device_forward(one, causal());
+  for (const int ctas : {1, 2, 7, 20, 21, 40}) {
+    SCOPED_TRACE(ctas);
+    DeviceLayout layout;
+    layout.alternating = true;
+    layout.ctas = ctas;
+    expect_same_bits(device_forward(one, causal(), layout), wanted);
+  }
+}
+
 /// Leaves the bits in the file FLAMIA_FORWARD_BITS, for comparison of whole runs
 /// (cmake/tests.cmake).
-void keep_bits(const ForwardResult& result) {
+void keep_bits(const ForwardResult& result, std::ios::openmode mode) {
   const char* path = std::getenv("FLAMIA_FORWARD_BITS");
   if (path == nullptr) return;
-  std::ofstream file(path, std::ios::binary);
+  std::ofstream file(path, std::ios::binary | mode);
   const auto write = [&file](const auto& values) {
     file.write(reinterpret_cast<const char*>(values.data()),
                static_cast<std::streamsize>(values.size() * sizeof(values[0])));
@@ -149,30 +139,18 @@ void keep_bits(const ForwardResult& result) {
 TEST(ForwardIsolation, SameBitsEveryTime) {
   Case one({{300, 20, 0, 140, 1}, {}, 2, 1, 128, 3}, 36);
   for (int64_t token = 200; token < 232; ++token) one.scale_key_token(token, 0x1p-9f);
-  const ForwardResult first = expect_like_cpu(one, causal());
-  for (int launch = 0; launch < 4; ++launch) {
-    expect_same_bits(device_forward(one, causal()), first);
+  Options exact = causal();
+  exact.safety = Safety::kExact;
+  for (const Options& options : {causal(), exact}) {
+    const ForwardResult first = expect_like_cpu(one, options);
+    for (int launch = 0; launch < 4; ++launch) {
+      expect_same_bits(device_forward(one, options), first);
+    }
+    keep_bits(first, options.safety == Safety::kDefault ? std::ios::trunc : std::ios::app);
   }
-  keep_bits(first);
 }
 
-/// NaN and infinities inside the document: whoever sees them gets what the CPU backend gives.
-TEST(ForwardIsolation, NotANumberInside) {
-  const float inf = std::numeric_limits<float>::infinity();
-  for (const float poison : {std::nanf(""), inf, -inf}) {
-    for (int tensor = 0; tensor < 3; ++tensor) {
-      for (const int64_t token : {5, 70, 150}) {
-        SCOPED_TRACE(testing::Message() << poison << " tensor " << tensor << " token " << token);
-        Case one({{200}, {}, 1, 1, 64, 0}, 37);
-        uint16_t& x = tensor == 0   ? one.q(token, 0, 3)
-                      : tensor == 1 ? one.k(token, 0, 3)
-                                    : one.v(token, 0, 3);
-        x = float_to_bf16(poison);
-        expect_like_cpu(one, causal());
-      }
-    }
-  }
-}
+TEST(ForwardIsolation, NotANumberInside) { expect_poison_like_cpu(causal()); }
 
 }  // namespace
 }  // namespace flamia::test

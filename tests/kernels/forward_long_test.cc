@@ -12,6 +12,7 @@
 #include "numerics/e4m3.h"
 #include "numerics/key_fold.h"
 #include "tests/kernels/forward_compare.h"
+#include "tests/kernels/forward_inputs.h"
 
 namespace flamia::test {
 namespace {
@@ -26,6 +27,12 @@ class ForwardOnDevice : public testing::Test {
     }
   }
 };
+
+Options causal(Safety safety) {
+  Options options = options_of(Path::kMxfp8, MaskKind::kCausal);
+  options.safety = safety;
+  return options;
+}
 
 /// Values that E4M3 and a block exponent of 0 hold exactly, so that the codes are the inputs.
 void round_to_codes(std::vector<uint16_t>* values) {
@@ -137,10 +144,26 @@ TEST_F(ForwardOnDevice, LongContextsKeepTheirGain) {
   }
 }
 
+/// Exact safety at a length of many tiles: rows before the changed tokens keep their bits.
+TEST_F(ForwardOnDevice, NoExactRowDependsOnLaterTokens) {
+  for (const int dim : {128, 64}) {
+    const Shape shape{{4096}, {}, 1, 1, dim, 0};
+    Case clean(shape, 45);
+    const ForwardResult wanted = expect_like_cpu(clean, causal(Safety::kExact));
+    for (int64_t last = 7; last < 4095; last += 97) {
+      Case changed(shape, 45);
+      for (int64_t token = last + 1; token < 4096; ++token) changed.scale_key_token(token, 1e4f);
+      const ForwardResult got = device_forward(changed, causal(Safety::kExact));
+      expect_same_bits(rows_of(got, shape, 0, last + 1), rows_of(wanted, shape, 0, last + 1));
+    }
+  }
+}
+
 TEST_F(ForwardOnDevice, DocumentsOfOneToken) {
   for (const int dim : {64, 128}) {
     Case one({std::vector<int32_t>(131072, 1), {}, 2, 1, dim, 9}, 42);
-    expect_like_cpu(one, options_of(Path::kMxfp8, MaskKind::kCausal));
+    expect_like_cpu(one, causal(Safety::kDefault));
+    expect_like_cpu(one, causal(Safety::kExact));
   }
 }
 
@@ -148,7 +171,8 @@ TEST_F(ForwardOnDevice, ManyDocumentsOfManyLengths) {
   std::vector<int32_t> lengths;
   for (int32_t i = 0; i < 70'000; ++i) lengths.push_back(i % 1000 == 0 ? 300 : i % 3);
   Case one({lengths, {}, 1, 1, 64, 0}, 43);
-  expect_like_cpu(one, options_of(Path::kMxfp8, MaskKind::kCausal));
+  expect_like_cpu(one, causal(Safety::kDefault));
+  expect_like_cpu(one, causal(Safety::kExact));
 }
 
 /// Every document of a row of more than 2^31 elements is the same and must give the same bits.
@@ -174,6 +198,19 @@ TEST_F(ForwardOnDevice, MoreThan2To31Elements) {
           wanted.lse.begin() + static_cast<std::ptrdiff_t>(head * kLength),
           wanted.lse.begin() + static_cast<std::ptrdiff_t>((head + 1) * kLength),
           got.lse.begin() + static_cast<std::ptrdiff_t>((head * kDocuments + document) * kLength)));
+    }
+  }
+}
+
+/// The kernels of the other paths, through many tiles and stages. P of bf16 is rounded at other
+/// places than that of the CPU backend now and then, O of it summed without promotion.
+TEST_F(ForwardOnDevice, OtherPathsOnLongDocuments) {
+  for (const Path path : {Path::kBf16, Path::kNvfp4}) {
+    for (const int dim : {64, 128}) {
+      Case one({{4096, 1, 3000, 129}, {}, 2, 1, dim, 5}, 46);
+      one.add_to_v(0.5f);
+      expect_like_cpu(one, options_of(path, MaskKind::kCausal));
+      expect_like_cpu(one, options_of(path, MaskKind::kFull));
     }
   }
 }

@@ -39,6 +39,7 @@ struct DeviceLayout {
   int64_t batch_pad = 0;     ///< after each document, with batched
   bool batched = false;      ///< all documents have one length and are given as a batch
   bool residual = true;      ///< whether it is asked for
+  bool alternating = false;  ///< shares of the work are dealt from the start
   int lse_token_stride = 1;  ///< elements
   int lse_pad = 0;           ///< after each head's tokens
   int ctas = 0;              ///< of the grid; 0: one for each multiprocessor
@@ -141,11 +142,17 @@ class DeviceRows {
 class DeviceOperand {
  public:
   DeviceOperand(const std::vector<uint16_t>& dense, const DeviceLayout& layout, int64_t rows,
-                int64_t length, int heads, int dim, int64_t blocks)
+                int64_t length, int heads, int dim, int64_t blocks, QuantizeForm form,
+                Safety safety)
       : strides_(layout, rows, length, heads, dim),
         input_(dense, strides_, rows, heads, dim),
-        codes_(static_cast<size_t>(heads * blocks) * kTokenBlock * static_cast<size_t>(dim)),
-        exponents_(static_cast<size_t>(heads * blocks)),
+        form_(form),
+        block_bytes_(static_cast<size_t>(form == QuantizeForm::kE4m3 ? token_block_bytes(dim)
+                                                                     : bf16_block_bytes(dim))),
+        per_token_(form == QuantizeForm::kE4m3 && safety == Safety::kExact),
+        block_exponents_(per_token_ ? kTokenBlock : 1),
+        codes_(static_cast<size_t>(heads * blocks) * block_bytes_),
+        exponents_(static_cast<size_t>(heads * blocks) * block_exponents_),
         heads_(heads),
         blocks_(blocks) {}
 
@@ -154,13 +161,13 @@ class DeviceOperand {
             exponents_.data(), blocks_};
   }
   /// The codes as the kernel is given them: heads `blocks` blocks apart.
-  QuantizedOperand operand(bool transposed, int64_t blocks, int dim) {
+  QuantizedOperand operand(bool transposed, int64_t blocks) {
     if (blocks == 0) return output(transposed);
-    const auto bytes = static_cast<size_t>(token_block_bytes(dim));
     const auto heads = static_cast<size_t>(heads_);
     far_codes_ =
-        std::make_unique<DeviceBuffer<uint8_t>>(heads * static_cast<size_t>(blocks) * bytes);
-    far_exponents_ = std::make_unique<DeviceBuffer<int8_t>>(heads * static_cast<size_t>(blocks));
+        std::make_unique<DeviceBuffer<uint8_t>>(heads * static_cast<size_t>(blocks) * block_bytes_);
+    far_exponents_ = std::make_unique<DeviceBuffer<int8_t>>(heads * static_cast<size_t>(blocks) *
+                                                            block_exponents_);
     const auto copy = [&](auto* to, const auto* from, size_t size) {
       for (size_t head = 0; head < heads; ++head) {
         EXPECT_EQ(cudaMemcpy(to + head * static_cast<size_t>(blocks) * size,
@@ -169,8 +176,8 @@ class DeviceOperand {
                   cudaSuccess);
       }
     };
-    copy(far_codes_->data(), codes_.data(), bytes);
-    copy(far_exponents_->data(), exponents_.data(), 1);
+    copy(far_codes_->data(), codes_.data(), block_bytes_);
+    copy(far_exponents_->data(), exponents_.data(), block_exponents_);
     return {transposed ? nullptr : far_codes_->data(), transposed ? far_codes_->data() : nullptr,
             far_exponents_->data(), blocks};
   }
@@ -186,13 +193,19 @@ class DeviceOperand {
     result.blocks = ranges;
     result.hadamard = hadamard ? 1 : 0;
     result.order = static_cast<int32_t>(TokenOrder::kAccumulator);
-    result.form = QuantizeForm::kE4m3;
+    result.form = form_;
+    result.per_token = per_token_ ? 1 : 0;
+    if (form_ != QuantizeForm::kE4m3) result.row_bf16 = reinterpret_cast<uint16_t*>(codes_.data());
     return result;
   }
 
  private:
   RowStrides strides_;
   DeviceRows input_;
+  QuantizeForm form_;
+  size_t block_bytes_;      ///< of codes
+  bool per_token_;          ///< exponents of E4M3 codes
+  size_t block_exponents_;  ///< exponents of a block
   DeviceBuffer<uint8_t> codes_;
   DeviceBuffer<int8_t> exponents_;
   std::unique_ptr<DeviceBuffer<uint8_t>> far_codes_;
@@ -203,10 +216,12 @@ class DeviceOperand {
 
 inline void expect_ok(const Status& status) { EXPECT_TRUE(status.ok()) << status.message(); }
 
-/// FLAMIA_TEST_SCORES=f16 runs the tests of the forward with binary16 accumulators of the scores.
-inline bool half_scores() {
+/// FLAMIA_TEST_SCORES=f16 runs the tests of the MXFP8 forward with binary16 accumulators of the
+/// scores, where there are such kernels.
+inline bool half_scores(const Options& options = {}) {
   const char* scores = std::getenv("FLAMIA_TEST_SCORES");
-  return scores != nullptr && std::strcmp(scores, "f16") == 0;
+  return scores != nullptr && std::strcmp(scores, "f16") == 0 && options.path == Path::kMxfp8 &&
+         options.safety == Safety::kDefault && options.exponential == Exponential::kExact;
 }
 
 /// The conventions of a call on the CPU with the numbers of the Hopper kernel.
@@ -214,7 +229,7 @@ inline Options hopper_options(Options options) {
   options.backend = BackendKind::kCpu;
   options.emulate = Family::kHopper;
   options.accumulate = Accumulate::kHardware;
-  if (half_scores()) options.score_accumulator = ScoreAccumulator::kF16;
+  if (half_scores(options)) options.score_accumulator = ScoreAccumulator::kF16;
   return options;
 }
 
@@ -233,6 +248,22 @@ inline void replay(cudaStream_t stream, int times) {
   EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
 
+/// What a path makes of the operands, and its kernel.
+struct FormsOf {
+  explicit FormsOf(Path path) {
+    if (path == Path::kNvfp4) {
+      scores = QuantizeForm::kNvfp4;
+      kernel = ForwardForm::kNvfp4;
+    } else if (path == Path::kBf16) {
+      scores = values = QuantizeForm::kBf16;
+      kernel = ForwardForm::kBf16;
+    }
+  }
+  QuantizeForm scores = QuantizeForm::kE4m3;
+  QuantizeForm values = QuantizeForm::kE4m3;
+  ForwardForm kernel = ForwardForm::kMxfp8;
+};
+
 /// The device's answer.
 inline ForwardResult device_forward(Case& one, const Options& options,
                                     const DeviceLayout& layout = {}) {
@@ -250,9 +281,15 @@ inline ForwardResult device_forward(Case& one, const Options& options,
 
   const int64_t query_blocks = token_block_capacity(rows, documents);
   const int64_t key_blocks = token_block_capacity(keys, documents);
-  DeviceOperand q(one.q_data, layout, rows, length, shape.heads, dim, query_blocks);
-  DeviceOperand k(one.k_data, layout, keys, key_length, shape.kv_heads, dim, key_blocks);
-  DeviceOperand v(one.v_data, layout, keys, key_length, shape.kv_heads, dim, key_blocks);
+  const FormsOf forms(options.path);
+  const Safety safety = conventions.safety;
+  DeviceOperand q(one.q_data, layout, rows, length, shape.heads, dim, query_blocks, forms.scores,
+                  safety);
+  DeviceOperand k(one.k_data, layout, keys, key_length, shape.kv_heads, dim, key_blocks,
+                  forms.scores, safety);
+  DeviceOperand v(one.v_data, layout, keys, key_length, shape.kv_heads, dim, key_blocks,
+                  forms.values, safety);
+  const bool transposed = forms.values == QuantizeForm::kE4m3;
   // Results: NaN everywhere, so that unwritten entries show.
   const RowStrides out(layout, rows, length, shape.heads, dim);
   const DeviceRows o({}, out, rows, shape.heads, dim);
@@ -307,7 +344,7 @@ inline ForwardResult device_forward(Case& one, const Options& options,
   QuantizeArgs quantize{};
   quantize.tensors[0] = q.tensor(schedule.schedule.query_blocks, hadamard, false);
   quantize.tensors[1] = k.tensor(schedule.schedule.key_blocks, hadamard, false);
-  quantize.tensors[2] = v.tensor(schedule.schedule.key_blocks, false, true);
+  quantize.tensors[2] = v.tensor(schedule.schedule.key_blocks, false, transposed);
   if (conventions.score_accumulator == ScoreAccumulator::kF16) {
     quantize.tensors[0].headroom_exponent = kHalfAccumulatorHeadroom;
     quantize.tensors[1].headroom_exponent = kHalfAccumulatorHeadroom;
@@ -316,9 +353,10 @@ inline ForwardResult device_forward(Case& one, const Options& options,
   expect_ok(cuda::launch_quantize(quantize, dim, stream));
 
   ForwardArgs args{};
-  args.q = q.operand(false, layout.blocks, dim);
-  args.k = k.operand(false, layout.blocks, dim);
-  args.v = v.operand(true, layout.blocks, dim);
+  args.form = forms.kernel;
+  args.q = q.operand(false, layout.blocks);
+  args.k = k.operand(false, layout.blocks);
+  args.v = v.operand(transposed, layout.blocks);
   args.schedule = schedule.schedule;
   args.next_work = next.data();
   args.o = {o.data(), out.batch, out.token, out.head};
@@ -330,13 +368,14 @@ inline ForwardResult device_forward(Case& one, const Options& options,
   args.batch_length = layout.batched ? static_cast<int32_t>(length) : 0;
   args.heads = shape.heads;
   args.heads_per_kv_head = shape.heads / shape.kv_heads;
+  args.alternating = layout.alternating ? 1 : 0;
   args.score_multiplier = score_multiplier_of(conventions);
   args.p_log2 = std::log2(conventions.p_scale);
   args.tau = conventions.tau;
-  args.half_scores = conventions.score_accumulator == ScoreAccumulator::kF16 ? 1 : 0;
   args.reverse = conventions.kv_order == KvOrder::kReverse ? 1 : 0;
   args.sum_of_p = conventions.row_sum == RowSum::kP ? 1 : 0;
-  expect_ok(cuda::launch_forward(args, dim, layout.ctas > 0 ? layout.ctas : sms, stream));
+  expect_ok(cuda::launch_forward(args, dim, layout.ctas > 0 ? layout.ctas : sms, stream,
+                                 {safety, conventions.exponential, conventions.score_accumulator}));
   if (layout.replays > 0) replay(stream, layout.replays);
   const cudaError_t error = cudaDeviceSynchronize();
   EXPECT_EQ(error, cudaSuccess) << cudaGetErrorString(error);

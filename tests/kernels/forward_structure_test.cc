@@ -4,63 +4,22 @@
 
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tests/kernels/forward_compare.h"
+#include "tests/kernels/forward_inputs.h"
 
 namespace flamia::test {
 namespace {
 
 Options causal() { return options_of(Path::kMxfp8, MaskKind::kCausal); }
 Options full() { return options_of(Path::kMxfp8, MaskKind::kFull); }
-Options in_order(Options options, KvOrder order) {
-  options.kv_order = order;
-  return options;
-}
-/// Scores are then exact products of the inputs' codes.
-Options plain(Options options) {
-  options.hadamard = Hadamard::kOff;
-  options.softmax_scale = 1.0f;
-  return options;
-}
 /// Error of an LSE that is exact but for FP32: the softmax scale has 11 bits beside binary16
 /// scores, and the largest probability is not a power of two.
 double lse_error(double lse) { return half_scores() ? 0.02 + 0x1p-12 * std::fabs(lse) : 1e-3; }
-constexpr KvOrder kBothOrders[] = {KvOrder::kReverse, KvOrder::kForward};
-
-/// q = e_0 and k_j = score(j) e_0: the score of key j is score(j), as far as E4M3 holds it.
-void set_scores(Case& one, const std::function<float(int64_t)>& score) {
-  std::fill(one.q_data.begin(), one.q_data.end(), uint16_t{0});
-  std::fill(one.k_data.begin(), one.k_data.end(), uint16_t{0});
-  for (int head = 0; head < one.shape().heads; ++head) {
-    for (int64_t i = 0; i < one.query_tokens(); ++i) one.q(i, head, 0) = float_to_bf16(1.0f);
-  }
-  for (int head = 0; head < one.shape().kv_heads; ++head) {
-    for (int64_t j = 0; j < one.key_tokens(); ++j) one.k(j, head, 0) = float_to_bf16(score(j));
-  }
-}
-void set_v(Case& one, const std::function<float(int64_t, int)>& value) {
-  for (int head = 0; head < one.shape().kv_heads; ++head) {
-    for (int64_t j = 0; j < one.key_tokens(); ++j) {
-      for (int c = 0; c < one.shape().dim; ++c) one.v(j, head, c) = float_to_bf16(value(j, c));
-    }
-  }
-}
-/// Multiplies V by 2^exponent of each 32-token block.
-void scale_v_blocks(Case& one, const std::function<int(int64_t)>& exponent) {
-  for (int head = 0; head < one.shape().kv_heads; ++head) {
-    for (int64_t j = 0; j < one.key_tokens(); ++j) {
-      for (int c = 0; c < one.shape().dim; ++c) {
-        one.v(j, head, c) =
-            float_to_bf16(std::ldexp(bf16_to_float(one.v(j, head, c)), exponent(j / 32)));
-      }
-    }
-  }
-}
 
 TEST(ForwardStructure, OfOnesIsOne) {
   for (const int dim : {64, 128}) {
@@ -164,14 +123,6 @@ TEST(ForwardStructure, SinkInsideABlock) {
   const ForwardResult got = expect_like_cpu(one, plain(full()));
   const double expected = 599 / (std::exp(6.0) + 599);
   for (const uint16_t o : got.o) ASSERT_NEAR(bf16_to_float(o) / expected, 1.0, 0.04);
-}
-
-/// Multiplies a token's or a block's row of a tensor.
-void scale_rows(std::vector<uint16_t>* rows, int dim, int64_t first, int64_t count, float factor) {
-  for (int64_t i = first * dim; i < (first + count) * dim; ++i) {
-    uint16_t& x = (*rows)[static_cast<size_t>(i)];
-    x = float_to_bf16(bf16_to_float(x) * factor);
-  }
 }
 
 /// Single tokens far above the others: their block's other codes vanish, scores reach 10^6.

@@ -282,6 +282,9 @@ TEST(Forward, RefusesWhatItCannotDo) {
   args.score_multiplier = -0.5f;
   EXPECT_EQ(cuda::launch_forward(args, 64, 8, nullptr).message(),
             "launch_forward: score_multiplier must be at least 0; got -0.5");
+  EXPECT_EQ(
+      cuda::launch_forward({}, 64, 8, nullptr, {Safety::kExact, Exponential::kMitchell}).message(),
+      "launch_forward: exponential must have a kernel; got mitchell");
 }
 
 }  // namespace

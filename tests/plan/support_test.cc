@@ -356,6 +356,23 @@ TEST(HopperSupport, TakesWhatItsKernelsDo) {
     options.softmax_scale = 0.01f;
     options.delta = Delta::kOBf16;
     EXPECT_EQ(support_on(hopper_machine(), valid_problem(), options).message(), "");
+    for (const Safety safety : {Safety::kDefault, Safety::kExact}) {
+      options.safety = safety;
+      for (const Exponential exponential :
+           {Exponential::kExact, Exponential::kPolynomial, Exponential::kSchraudolph}) {
+        options.exponential = exponential;
+        EXPECT_EQ(support_on(hopper_machine(), valid_problem(), options).message(), "");
+      }
+    }
+  }
+}
+
+TEST(HopperSupport, TakesExactSafetyOfEveryPath) {
+  for (const Path path : {Path::kMxfp8, Path::kNvfp4, Path::kBf16}) {
+    Options options;
+    options.path = path;
+    options.safety = Safety::kExact;
+    EXPECT_EQ(support_on(hopper_machine(), valid_problem(), options).message(), "");
   }
 }
 
@@ -366,28 +383,32 @@ TEST(HopperSupport, RefusesEveryOtherChoiceByName) {
   };
   const Refused all[] = {
       {[](Options* o) { o->path = Path::kAll4Bit; },
-       "path must be mxfp8 for backend hopper; got all4bit"},
-      {[](Options* o) { o->safety = Safety::kExact; },
-       "safety must be default for backend hopper; got exact"},
-      {[](Options* o) { o->exponential = Exponential::kPolynomial; },
-       "exponential must be exact for backend hopper; got polynomial"},
+       "path must be mxfp8, nvfp4 or bf16 for backend hopper; got all4bit"},
+      {[](Options* o) {
+         o->path = Path::kNvfp4;
+         o->exponential = Exponential::kPolynomial;
+       },
+       "exponential must be exact with path nvfp4 for backend hopper; got polynomial"},
       {[](Options* o) { o->accumulate = Accumulate::kExact; },
        "accumulate must be auto or hw for backend hopper; got exact"},
       {[](Options* o) { o->promote = Promote::kNone; },
        "promote must be tile for backend hopper; got none"},
-      {[](Options* o) { o->score_accumulator = ScoreAccumulator::kF16; },
-       "score_accumulator must be f32 for backend hopper; got f16"},
+      {[](Options* o) {
+         o->score_accumulator = ScoreAccumulator::kF16;
+         o->safety = Safety::kExact;
+       },
+       "score_accumulator must be f32 with safety exact or another exponential than exact for "
+       "backend hopper; got f16"},
       {[](Options* o) { o->softmax_scale = 0.0f; },
        "softmax_scale must be > 0 for backend hopper; got 0"},
       {[](Options* o) { o->softmax_scale = -2.0f; },
        "softmax_scale must be > 0 for backend hopper; got -2"},
       {[](Options* o) {
          o->emulate = Family::kBlackwell;
-         o->safety = Safety::kExact;
+         o->promote = Promote::kNone;
        },
-       "emulate must be hopper for backend hopper; got blackwell; safety must be default for "
-       "backend "
-       "hopper; got exact"},
+       "emulate must be hopper for backend hopper; got blackwell; promote must be tile for backend "
+       "hopper; got none"},
   };
   for (const Refused& one : all) {
     Options options;

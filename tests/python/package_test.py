@@ -53,6 +53,9 @@ def test_structs_lie_as_in_the_c_header(tmp_path):
     structs = {
         "flamia_tensor": _native.Tensor,
         "flamia_options": _native.Options,
+        "flamia_problem": _native.Problem,
+        "flamia_forward_tensors": _native.ForwardTensors,
+        "flamia_workspace": _native.Workspace,
         "flamia_audit_call": _native.AuditCall,
         "flamia_audit_options": _native.AuditOptions,
     }

@@ -332,6 +332,29 @@ TEST_F(Program, AuditPassesOnItsPromiseAndFailsBeyondIt) {
       << bad.out;
 }
 
+/// Before inputs are made or anything runs.
+TEST_F(Program, BenchRefusesAMissingGpu) {
+  for (const char* what : {"forward", "quantize", "worklist"}) {
+    const ProgramResult result =
+        run_program({"bench", what, "--workload", "all", "--backend", "hopper"});
+    EXPECT_EQ(result.exit_code, 2) << what;
+    EXPECT_EQ(result.out, "");
+    EXPECT_EQ(result.err.rfind(std::string("flamia bench ") + what +
+                                   ": resolve_conventions: backend must be cpu or auto on this "
+                                   "machine; got hopper (",
+                               0),
+              0u)
+        << result.err;
+  }
+  expect_refused({"bench", "worklist", "--backend", "cpu"},
+                 "flamia bench worklist: --backend must be a GPU's for bench worklist; got cpu");
+  expect_refused({"bench", "forward", "--workload", "W1,W0"},
+                 "flamia bench forward: --workload must be lengths such as 4096 or 4x4096, joined "
+                 "by + or ,; got 'W' at position 1 of 'W0'");
+  expect_refused({"bench", "forward", "--regime", "burst,fast"},
+                 "flamia bench: --regime must list burst,sustained; got burst,fast");
+}
+
 TEST_F(Program, AuditRefusesWhatItCannotProbe) {
   expect_refused({"audit", "--mask", "window:3,0"},
                  "flamia audit: --mask must be causal or full; got a window (probes know whole "

@@ -7,9 +7,6 @@ namespace {
 constexpr hopper::ForwardConfig kD128{.head_dim = 128, .stages = 4};
 constexpr hopper::ForwardConfig kD64{.head_dim = 64, .stages = 6};
 
-constexpr hopper::ForwardConfig kHalfD128{.head_dim = 128, .stages = 4, .half_scores = true};
-constexpr hopper::ForwardConfig kHalfD64{.head_dim = 64, .stages = 8, .half_scores = true};
-
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(hopper::kForwardThreads, 1)
@@ -22,16 +19,6 @@ extern "C" __global__ void __launch_bounds__(hopper::kForwardThreads, 1)
   hopper::forward<kD64>(args);
 }
 
-extern "C" __global__ void __launch_bounds__(hopper::kForwardThreads, 1)
-    flamia_sm90a_forward_mxfp8_half_d128(const __grid_constant__ ForwardArgs args) {
-  hopper::forward<kHalfD128>(args);
-}
-
-extern "C" __global__ void __launch_bounds__(hopper::kForwardThreads, 1)
-    flamia_sm90a_forward_mxfp8_half_d64(const __grid_constant__ ForwardArgs args) {
-  hopper::forward<kHalfD64>(args);
-}
-
 extern const KernelInfo kForwardMxfp8D128 = {
     "flamia_sm90a_forward_mxfp8_d128",
     reinterpret_cast<const void*>(flamia_sm90a_forward_mxfp8_d128), hopper::kForwardThreads,
@@ -39,14 +26,5 @@ extern const KernelInfo kForwardMxfp8D128 = {
 extern const KernelInfo kForwardMxfp8D64 = {
     "flamia_sm90a_forward_mxfp8_d64", reinterpret_cast<const void*>(flamia_sm90a_forward_mxfp8_d64),
     hopper::kForwardThreads, hopper::ForwardSharedMap<kD64>::kBytes};
-
-extern const KernelInfo kForwardMxfp8HalfD128 = {
-    "flamia_sm90a_forward_mxfp8_half_d128",
-    reinterpret_cast<const void*>(flamia_sm90a_forward_mxfp8_half_d128), hopper::kForwardThreads,
-    hopper::ForwardSharedMap<kHalfD128>::kBytes};
-extern const KernelInfo kForwardMxfp8HalfD64 = {
-    "flamia_sm90a_forward_mxfp8_half_d64",
-    reinterpret_cast<const void*>(flamia_sm90a_forward_mxfp8_half_d64), hopper::kForwardThreads,
-    hopper::ForwardSharedMap<kHalfD64>::kBytes};
 
 }  // namespace flamia

@@ -1,14 +1,16 @@
-// MXFP8 forward attention of packed documents on sm_90a: O, its residual and the log-sum-exp.
-// Paper: 3.1-3.4, 3.6. Used by: the entries in forward.cu.
+// Forward attention of packed documents on sm_90a: O, its residual and the log-sum-exp.
+// Paper: 3.1-3.4, 3.6. Used by: the entries in forward.cu, forward_nvfp4.cu, forward_bf16.cu.
 //
-// Reads: codes and exponents in token blocks (problem/token_blocks.h), the work list, a counter
-// that starts at zero. Writes: rows of documents, each once; rows that belong to nobody (O = 0, LSE
-// = -inf). A persistent grid: every CTA takes the next unit of work until none is left. The result
-// of a row depends on its document alone, whatever lies beside it and whichever CTA computes it.
+// Reads: codes and exponents, or BF16 values, in token blocks (problem/token_blocks.h), the work
+// list, a counter that starts at zero. Writes: rows of documents, each once; rows that belong to
+// nobody (O = 0, LSE = -inf). A persistent grid: every CTA takes the next unit of work until none
+// is left. The result of a row depends on its document alone, whatever lies beside it and whichever
+// CTA computes it.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/hopper/forward_bf16_math.cuh"
 #include "kernels/hopper/forward_config.h"
 #include "kernels/hopper/forward_half.cuh"
 #include "kernels/hopper/forward_load.cuh"
@@ -20,30 +22,29 @@ namespace flamia::hopper {
 template <ForwardConfig kConfig>
 FLAMIA_DEVICE void clear_unowned_rows(const ForwardArgs& args, int thread, int threads) {
   const ScheduleCounts& counts = *args.schedule.counts;
-  const int before = counts.query_begin;
-  const int unowned = before + args.tokens - counts.query_end;
+  const int64_t before = counts.query_begin;
+  const int64_t unowned = before + args.tokens - counts.query_end;
   constexpr int kVectors = kConfig.head_dim / 8;
-  // A warp for each row: 32 bits are enough for tokens and for the vectors of one.
-  const int lane = thread % 32;
-  const int warps = threads / 32;
-  for (int row = static_cast<int>(blockIdx.x) * warps + thread / 32; row < unowned;
-       row += static_cast<int>(gridDim.x) * warps) {
-    const int token = row < before ? row : row - before + counts.query_end;
-    const int batch = args.batch_length > 0 ? token / args.batch_length : 0;
-    const int position = args.batch_length > 0 ? token % args.batch_length : token;
+  const int64_t vectors = unowned * args.heads * kVectors;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * threads + thread; i < vectors;
+       i += static_cast<int64_t>(gridDim.x) * threads) {
+    const int column = static_cast<int>(i % kVectors) * 8;
+    const int64_t head = i / kVectors % args.heads;
+    const int64_t row = i / kVectors / args.heads;
+    const int64_t token = row < before ? row : row - before + counts.query_end;
+    const int64_t batch = args.batch_length > 0 ? token / args.batch_length : 0;
+    const int64_t position = args.batch_length > 0 ? token % args.batch_length : token;
     const auto clear = [&](const Bf16Output& output) {
       if (output.data == nullptr) return;
-      uint16_t* data = output.data + batch * output.batch_stride + position * output.token_stride;
-      for (int i = lane; i < args.heads * kVectors; i += 32) {
-        *reinterpret_cast<uint4*>(data + i / kVectors * output.head_stride + i % kVectors * 8) =
-            uint4{0, 0, 0, 0};
-      }
+      *reinterpret_cast<uint4*>(output.data + batch * output.batch_stride +
+                                position * output.token_stride + head * output.head_stride +
+                                column) = uint4{0, 0, 0, 0};
     };
     clear(args.o);
     clear(args.o_residual);
-    float* lse = args.lse.data + batch * args.lse.batch_stride + position * args.lse.token_stride;
-    for (int head = lane; head < args.heads; head += 32) {
-      lse[head * args.lse.head_stride] = kEmptyLse;
+    if (column == 0) {
+      args.lse.data[batch * args.lse.batch_stride + head * args.lse.head_stride +
+                    position * args.lse.token_stride] = kEmptyLse;
     }
   }
 }
@@ -81,6 +82,8 @@ FLAMIA_DEVICE void forward(const ForwardArgs& args) {
     ptx::increase_registers<232>();
     if constexpr (kConfig.half_scores) {
       ForwardHalfConsumer<kConfig>(args, shared).run();
+    } else if constexpr (kConfig.bf16_values()) {
+      ForwardBf16Consumer<kConfig>(args, shared).run();
     } else {
       ForwardConsumer<kConfig>(args, shared).run();
     }

@@ -17,42 +17,45 @@
 
 #include <cstdint>
 
-#include "kernels/hopper/forward_math.cuh"
+#include "kernels/hopper/forward_config.h"
+#include "kernels/hopper/forward_rows.cuh"
+#include "numerics/key_fold.h"
+#include "numerics/online_softmax.h"
+#include "plan/kernel_info.h"
+#include "ptx/barrier.cuh"
+#include "ptx/convert.cuh"
+#include "ptx/descriptors.h"
+#include "ptx/warp.cuh"
+#include "ptx/wgmma.cuh"
 
 namespace flamia::hopper {
 
 template <ForwardConfig kConfig>
-class ForwardHalfConsumer : ForwardConsumer<kConfig> {  // what both have in common
-  using Base = ForwardConsumer<kConfig>;
+class ForwardHalfConsumer {
   using Map = ForwardSharedMap<kConfig>;
   static constexpr int kHeadDim = kConfig.head_dim;
-  static constexpr int kScores = kKeyTile / 4;  // pairs of accumulators of S per thread
-  static constexpr int kOutputs = Base::kOutputs;
+  static constexpr int kScores = kKeyTile / 4;   // pairs of accumulators of S per thread
+  static constexpr int kOutputs = kHeadDim / 2;  // elements of O
   /// The product with V in two parts, so that registers suffice: the first is added to O while the
   /// second is under way, the second, with the row sums, beside the exponentials of the next tile.
   static constexpr int kFirst = 32;
   static constexpr bool kSplit = kOutputs > kFirst;
   static constexpr int kSecond = kOutputs - (kSplit ? kFirst : 0);
-  static constexpr uint32_t kWholeWarp = 0xffffffffu;
   static constexpr uint32_t kMinusInfinities = 0xfc00fc00u;
 
  public:
-  using Base::Base;
+  FLAMIA_DEVICE ForwardHalfConsumer(const ForwardArgs& args, unsigned char* shared)
+      : args_(args),
+        shared_(shared),
+        base_(ptx::shared_address(shared)),
+        group_(ptx::uniform((threadIdx.x - kFirstConsumer) / 128)) {}
 
   FLAMIA_DEVICE void run() {
-    Base::each_unit([&](const WorkDescription*, uint32_t buffer) { attend(buffer); });
+    take_work<kConfig>(shared_,
+                       [this](const WorkDescription*, uint32_t buffer) { attend(buffer); });
   }
 
  private:
-  using Base::args_;
-  using Base::arrive;
-  using Base::base_;
-  using Base::common_reference_;
-  using Base::group_;
-  using Base::references;
-  using Base::scales_of;
-  using Base::shared_;
-
   /// The two rows of a thread.
   struct Rows {
     float base[2];  ///< c - m; infinite before the first key
@@ -100,6 +103,19 @@ class ForwardHalfConsumer : ForwardConsumer<kConfig> {  // what both have in com
     return 8 * block + 2 * i + half;
   }
 
+  FLAMIA_DEVICE const HalfTileScales* scales_of(uint32_t tile) const {
+    return reinterpret_cast<const HalfTileScales*>(shared_ + Map::kScales) +
+           tile % Map::kScaleSlots;
+  }
+  FLAMIA_DEVICE const WorkDescription* description() const {
+    return reinterpret_cast<const WorkDescription*>(shared_ + Map::kWork) + buffer_;
+  }
+  /// E of the two rows of a thread, then how far each may fall. They seldom change and wait in
+  /// shared memory.
+  FLAMIA_DEVICE int4* references(int thread) const {
+    return reinterpret_cast<int4*>(shared_ + Map::kReferences) + thread;
+  }
+
   FLAMIA_DEVICE void attend(uint32_t buffer) {
     buffer_ = buffer;
     float o[kOutputs];
@@ -107,9 +123,8 @@ class ForwardHalfConsumer : ForwardConsumer<kConfig> {  // what both have in com
     for (int i = 0; i < kOutputs; ++i) o[i] = 0.0f;
     Rows rows;
     begin_unit(&rows);
-    const WorkDescription* description = Base::description_in(buffer);
-    const uint32_t tiles = ptx::uniform(
-        static_cast<uint32_t>(description->item.tile_end - description->item.tile_begin));
+    const ForwardItem& item = description()->item;
+    const uint32_t tiles = ptx::uniform(static_cast<uint32_t>(item.tile_end - item.tile_begin));
     if (tiles > 0) attend_tiles(tiles, o, rows);
     finish_unit(o, rows);
   }
@@ -144,15 +159,18 @@ class ForwardHalfConsumer : ForwardConsumer<kConfig> {  // what both have in com
   FLAMIA_DEVICE void begin_unit(Rows* rows) {
     rows->base[0] = rows->base[1] = kFloatInfinity;
     rows->l[0] = rows->l[1] = 0.0f;
-    *references(Base::consumer_thread()) = {0, 0, 0, 0};
+    *references(consumer_thread()) = {0, 0, 0, 0};
     common_reference_ = kWideRows;
   }
   FLAMIA_DEVICE void finish_unit(float (&o)[kOutputs], const Rows& rows) const {
-    const int4 reference = *references(Base::consumer_thread());
-    const float bases[2] = {static_cast<float>(reference.x) - rows.base[0],
-                            static_cast<float>(reference.y) - rows.base[1]};
-    Base::store(Base::description_in(buffer_), o, bases, rows.l);
-    arrive(base_ + Map::kQueryEmpty + 8 * buffer_);
+    const int4 reference = *references(consumer_thread());
+    const RowResult results[2] = {
+        {rows.l[0], args_.p_log2 - rows.base[0] + static_cast<float>(reference.x),
+         rows.base[0] == kFloatInfinity},
+        {rows.l[1], args_.p_log2 - rows.base[1] + static_cast<float>(reference.y),
+         rows.base[1] == kFloatInfinity}};
+    store_results<kConfig>(args_, shared_, description(), o, results);
+    warp_arrive(base_ + Map::kQueryEmpty + 8 * buffer_);
   }
 
   /// Scores of tile tile_.
@@ -178,7 +196,7 @@ class ForwardHalfConsumer : ForwardConsumer<kConfig> {  // what both have in com
   /// Rows with such bases take the usual form: their biases stay exact.
   static constexpr float kNarrowBase = kHalfExactLimit - 16.0f;
   /// No common reference, or rows without keys: differs from every tile's, also from kUnusualTile.
-  static constexpr int kWideRows = Base::kNoCommonReference;
+  static constexpr int kWideRows = 1 << 20;
 
   /// A row's base for a new maximum and the factor of what was accumulated.
   FLAMIA_DEVICE void renew(float* base, float* factor, float largest) const {
@@ -216,8 +234,8 @@ class ForwardHalfConsumer : ForwardConsumer<kConfig> {  // what both have in com
   }
 
   FLAMIA_DEVICE Incoming load_scales() const {
-    const TileScales* scales = scales_of(tile_);
-    return {*reinterpret_cast<const uint4*>(scales->half + Base::consumer_thread() / 64),
+    const HalfTileScales* scales = scales_of(tile_);
+    return {*reinterpret_cast<const uint4*>(scales->half + consumer_thread() / 64),
             scales->usual_reference[group_]};
   }
 
@@ -274,8 +292,8 @@ class ForwardHalfConsumer : ForwardConsumer<kConfig> {  // what both have in com
   FLAMIA_DEVICE static void mask(uint32_t (&s)[kScores], const VisibleKeys (&seen)[2], int quad) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const uint32_t visible = first_columns(Base::columns_below(seen[half].end - quad * 2)) &
-                               ~first_columns(Base::columns_below(seen[half].begin - quad * 2));
+      const uint32_t visible = first_columns(columns_below(seen[half].end - quad * 2)) &
+                               ~first_columns(columns_below(seen[half].begin - quad * 2));
 #pragma unroll
       for (int r = 0; r < kKeyTile / 8; ++r) {
         const uint32_t keep =
@@ -315,7 +333,7 @@ class ForwardHalfConsumer : ForwardConsumer<kConfig> {  // what both have in com
   /// Row sum of a tile whose constant rows do not give it: decoded P-hat where the fold keeps it,
   /// else the exponential itself, as the exact definition says (numerics/key_fold.h). Scores are
   /// read from this thread's place in shared memory, so that rare code is short.
-  FLAMIA_DEVICE float sum_aside(const uint32_t* aside, int half, const TileScales* scales,
+  FLAMIA_DEVICE float sum_aside(const uint32_t* aside, int half, const HalfTileScales* scales,
                                 const float* multiplier, uint32_t narrow, float base,
                                 int reference) const {
     float sum = 0.0f;
@@ -352,7 +370,7 @@ class ForwardHalfConsumer : ForwardConsumer<kConfig> {  // what both have in com
   /// The V exponent that a row's P-hat is folded against in this tile, in the general case. Each
   /// lane of a row's four looks at one key block. Returns whether the constant rows give the row's
   /// sum.
-  FLAMIA_DEVICE bool refer_row(const TileScales* scales, const VisibleKeys& seen, bool first,
+  FLAMIA_DEVICE bool refer_row(const HalfTileScales* scales, const VisibleKeys& seen, bool first,
                                int* change, int* reference, int* lowest) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     const int block = lane % 4;
@@ -382,7 +400,7 @@ class ForwardHalfConsumer : ForwardConsumer<kConfig> {  // what both have in com
 
   /// Multipliers in binary16; where that cannot hold one, 1, which masked scores do not mind.
   FLAMIA_DEVICE static void load_multipliers(__half2 (&multiplier)[kBlocksPerTile / 2],
-                                             const TileScales* scales, int row_block,
+                                             const HalfTileScales* scales, int row_block,
                                              uint32_t narrow) {
     const __half one = __float2half_rn(1.0f);
 #pragma unroll
@@ -395,7 +413,7 @@ class ForwardHalfConsumer : ForwardConsumer<kConfig> {  // what both have in com
   }
 
   /// Largest scores of the two rows in base 2, over all their columns.
-  FLAMIA_DEVICE void largest_general(const uint32_t (&s)[kScores], const TileScales* scales,
+  FLAMIA_DEVICE void largest_general(const uint32_t (&s)[kScores], const HalfTileScales* scales,
                                      int row_block, uint32_t narrow, float (&largest)[2]) const {
     __half2 multiplier[kBlocksPerTile / 2];
     load_multipliers(multiplier, scales, row_block, narrow);
@@ -420,14 +438,14 @@ class ForwardHalfConsumer : ForwardConsumer<kConfig> {  // what both have in com
     return base == kFloatInfinity ? 0.0f : base;
   }
   /// Bias of the arguments of a row's exponentials in a key block.
-  FLAMIA_DEVICE static float bias_of(float base, const TileScales* scales, int block,
+  FLAMIA_DEVICE static float bias_of(float base, const HalfTileScales* scales, int block,
                                      int reference) {
     return finite_base(base) +
            static_cast<float>(fold_exponent(scales->value_exponent[block], reference));
   }
 
   /// Replaces scores by arguments where binary16 cannot form them.
-  FLAMIA_DEVICE static void form_arguments(uint32_t* aside, int half, const TileScales* scales,
+  FLAMIA_DEVICE static void form_arguments(uint32_t* aside, int half, const HalfTileScales* scales,
                                            int row_block, uint32_t narrow, float base,
                                            int reference) {
 #pragma unroll 1
@@ -443,19 +461,16 @@ class ForwardHalfConsumer : ForwardConsumer<kConfig> {  // what both have in com
 
   FLAMIA_DEVICE void prepare_general(uint32_t (&s)[kScores], Rows& rows, float (&factor)[2],
                                      Line& line) {
-    const TileScales* scales = scales_of(tile_);
-    const int thread = Base::consumer_thread();
+    const HalfTileScales* scales = scales_of(tile_);
+    const int thread = consumer_thread();
     const int row_block = thread / 64;
     const uint32_t narrow = static_cast<uint32_t>(scales->narrow) >> (4 * row_block) & 0xfu;
     VisibleKeys seen[2] = {{0, kKeyTile}, {0, kKeyTile}};  // of the tile
     if ((scales->masked >> group_ & 1) != 0) {
-      const WorkDescription* description = Base::description_in(buffer_);
-      const int position = description->item.position + Base::first_row(thread);
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        seen[half] = visible_keys(args_, description->item.keys, position + 8 * half);
-        seen[half].begin = larger(seen[half].begin - scales->first_key, 0);
-        seen[half].end = smaller(seen[half].end - scales->first_key, kKeyTile);
+        seen[half] = visible_tile_keys(args_, description()->item, scales->first_key,
+                                       first_row(thread) + 8 * half);
       }
       mask(s, seen, thread % 4);
     }
@@ -507,8 +522,8 @@ class ForwardHalfConsumer : ForwardConsumer<kConfig> {  // what both have in com
   FLAMIA_DEVICE void set_aside(uint32_t (&s)[kScores], const float (&base)[2], bool sums,
                                bool forms, const bool (&in_product)[2], const int (&reference)[2],
                                Line& line) const {
-    const TileScales* scales = scales_of(tile_);
-    const int thread = Base::consumer_thread();
+    const HalfTileScales* scales = scales_of(tile_);
+    const int thread = consumer_thread();
     const int row_block = thread / 64;
     const uint32_t narrow = static_cast<uint32_t>(scales->narrow) >> (4 * row_block) & 0xfu;
     uint32_t* aside =
@@ -543,12 +558,20 @@ class ForwardHalfConsumer : ForwardConsumer<kConfig> {  // what both have in com
     for (int word = 0; word < 16; ++word) {
       const int block = word / 4;
       const int half = word % 2;
+      __half2 bias = line.bias[block];
+      if (kHeadDim == 128 && block >= 3) {
+        // Signs of codes are clear, which the compiler does not know: not too many at a time.
+        uint32_t signs = 0;
+#pragma unroll
+        for (int w = 4 - 2; w < 4; ++w) signs |= p[block - 3][w];
+        bias = pair(bits(bias) | (signs & 0x80808080u));
+      }
       uint32_t x[2];
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
         const uint32_t score = s[score_index(half, block, word % 4 / 2 * 2 + k)];
-        x[k] = ptx::exp2_approximate_f16x2(bits(__hfma2(
-            pair(score), multiplier_of(line.multiplier, block), both(line.bias[block], half))));
+        x[k] = ptx::exp2_approximate_f16x2(
+            bits(__hfma2(pair(score), multiplier_of(line.multiplier, block), both(bias, half))));
       }
       p[block][word % 4] = ptx::pack_e4m3x4(x[0], x[1]);
     }
@@ -561,7 +584,7 @@ class ForwardHalfConsumer : ForwardConsumer<kConfig> {  // what both have in com
     const float unit = scales_of(tile)->sum_unit;
     float2 units{unit, unit};
     if (__any_sync(kWholeWarp, (float_bits(due.factor[0]) & kFloatSignBit) != 0)) {
-      const Note* note = notes(tile, Base::consumer_thread());
+      const Note* note = notes(tile, consumer_thread());
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         due.factor[half] = -due.factor[half];
@@ -624,14 +647,14 @@ class ForwardHalfConsumer : ForwardConsumer<kConfig> {  // what both have in com
                        tile_ / kConfig.stages % 2);
   }
   FLAMIA_DEVICE void release_keys() const {
-    arrive(base_ + Map::kKeyEmpty + 8 * (tile_ % kConfig.stages));
+    warp_arrive(base_ + Map::kKeyEmpty + 8 * (tile_ % kConfig.stages));
   }
   FLAMIA_DEVICE void wait_for_values(uint32_t tile) const {
     ptx::mbarrier_wait(base_ + Map::kValueFull + 8 * (tile % kConfig.stages),
                        tile / kConfig.stages % 2);
   }
   FLAMIA_DEVICE void release_values(uint32_t tile) const {
-    arrive(base_ + Map::kValueEmpty + 8 * (tile % kConfig.stages));
+    warp_arrive(base_ + Map::kValueEmpty + 8 * (tile % kConfig.stages));
   }
 
   /// A tile whose scores `s` are prepared: its exponentials, beside the promotion of the tile
@@ -695,6 +718,11 @@ class ForwardHalfConsumer : ForwardConsumer<kConfig> {  // what both have in com
     ++tile_;
   }
 
+  const ForwardArgs& args_;
+  unsigned char* shared_;
+  uint32_t base_;
+  uint32_t group_;
+  int common_reference_ = 0;  ///< E of all rows of the warp, if they have one and binary16 will do
   uint32_t tile_ = 0;    ///< the tile that is prepared or being prepared, counted over all units
   uint32_t buffer_ = 0;  ///< of the unit's queries
 };

@@ -1,5 +1,5 @@
-// A consumer warpgroup of the forward kernel: 64 query rows against the key tiles of their
-// document. Paper: 3.1, 3.2, 3.4, B.1; row sums from P-hat. Used by: forward.cuh.
+// A consumer warpgroup of the MXFP8 and NVFP4 forward kernels: 64 query rows against the key tiles
+// of their document. Paper: 3.1, 3.2, 3.4, B.1; row sums from P-hat. Used by: forward.cuh.
 //
 // While the tensor cores compute the scores of tile t and the product of P and V of tile t - 1, the
 // other warpgroup does the softmax. The product of a tile goes to fresh accumulators and is added
@@ -16,16 +16,18 @@
 
 #include <cstdint>
 
+#include "kernels/hopper/forward_bf16_scores.cuh"
 #include "kernels/hopper/forward_config.h"
+#include "kernels/hopper/forward_exponential.cuh"
 #include "kernels/hopper/forward_load.cuh"
+#include "kernels/hopper/forward_rows.cuh"
+#include "kernels/hopper/forward_token_scales.cuh"
 #include "numerics/key_fold.h"
 #include "numerics/online_softmax.h"
 #include "plan/kernel_info.h"
 #include "ptx/barrier.cuh"
-#include "ptx/bulk_copy.cuh"
 #include "ptx/convert.cuh"
 #include "ptx/descriptors.h"
-#include "ptx/shared_matrix.cuh"
 #include "ptx/warp.cuh"
 #include "ptx/wgmma.cuh"
 
@@ -33,13 +35,13 @@ namespace flamia::hopper {
 
 template <ForwardConfig kConfig>
 class ForwardConsumer {
- protected:
   using Map = ForwardSharedMap<kConfig>;
+  using Scales = typename Map::Scales;
+  static constexpr bool kPerToken = kConfig.per_token;
   static constexpr int kHeadDim = kConfig.head_dim;
   static constexpr int kScores = kKeyTile / 2;               // accumulators of S per thread
   static constexpr int kOutputs = kHeadDim / 2;              // of O
   static constexpr int kProducts = kOutputs + kSumRows / 2;  // of P V with the row sum
-  static constexpr uint32_t kWholeWarp = 0xffffffffu;
   static constexpr int kNoCommonReference = 1 << 20;
 
  public:
@@ -50,25 +52,12 @@ class ForwardConsumer {
         group_(ptx::uniform((threadIdx.x - kFirstConsumer) / 128)) {}
 
   FLAMIA_DEVICE void run() {
-    each_unit(
-        [&](const WorkDescription* description, uint32_t buffer) { attend(description, buffer); });
-  }
-
- protected:
-  FLAMIA_DEVICE const WorkDescription* description_in(uint32_t buffer) const {
-    return reinterpret_cast<const WorkDescription*>(shared_ + Map::kWork) + buffer;
-  }
-  template <typename Attend>
-  FLAMIA_DEVICE void each_unit(const Attend& attend) const {
-    for (uint32_t unit = 0;; ++unit) {
-      const uint32_t buffer = unit % 2;
-      ptx::mbarrier_wait(base_ + Map::kQueryFull + 8 * buffer, unit / 2 % 2);
-      const WorkDescription* description = description_in(buffer);
-      if (!ptx::uniform(static_cast<uint32_t>(description->valid))) break;
+    take_work<kConfig>(shared_, [this](const WorkDescription* description, uint32_t buffer) {
       attend(description, buffer);
-    }
+    });
   }
 
+ private:
   struct Row {
     float m;
     float l;       ///< negative while it already counts a tile whose product is not yet added
@@ -76,22 +65,12 @@ class ForwardConsumer {
   };
   /// Whether the row sum takes nothing from the product: its sign bit is set.
   FLAMIA_DEVICE static bool is_complete(float l) { return (float_bits(l) & kFloatSignBit) != 0; }
-  /// Thread among the consumers. Asked for where it is needed: what is derived from it would
-  /// otherwise live in registers throughout.
-  FLAMIA_DEVICE static int consumer_thread() {
-    int thread = static_cast<int>(threadIdx.x) - kFirstConsumer;
-    asm volatile("" : "+r"(thread));
-    return thread;
-  }
-  /// The first of the two rows of a thread, in the query tile.
-  FLAMIA_DEVICE static int first_row(int thread) { return thread / 32 * 16 + thread % 32 / 4; }
-
-  FLAMIA_DEVICE void arrive(uint32_t barrier) const {
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(barrier);
-  }
-
   FLAMIA_DEVICE void issue_scores(float (&s)[kScores], uint32_t buffer, uint32_t stage) const {
+    if constexpr (kConfig.bf16_scores()) {
+      issue_bf16_scores<kConfig>(s, base_ + Map::kQuery + buffer * Map::kQueryBytes,
+                                 base_ + Map::kKey + stage * Map::kKeyBytes, group_);
+      return;
+    }
     const uint32_t query = ptx::wgmma_descriptor_low(base_ + Map::kQuery) +
                            (buffer * Map::kQueryBytes + group_ * (Map::kQueryBytes / 2)) / 16;
     const uint32_t keys = ptx::wgmma_descriptor_low(base_ + Map::kKey + stage * Map::kKeyBytes);
@@ -116,18 +95,37 @@ class ForwardConsumer {
     }
   }
 
-  FLAMIA_DEVICE const TileScales* scales_of(uint32_t tile) const {
-    return reinterpret_cast<const TileScales*>(shared_ + Map::kScales) + tile % Map::kScaleSlots;
+  FLAMIA_DEVICE const Scales* scales_of(uint32_t tile) const {
+    return reinterpret_cast<const Scales*>(shared_ + Map::kScales) + tile % Map::kScaleSlots;
   }
 
-  /// The row maximum and the factor of what was accumulated.
-  FLAMIA_DEVICE void renew(Row* row, float tile_max) const {
-    tile_max = max_number(tile_max, __shfl_xor_sync(kWholeWarp, tile_max, 1));
-    tile_max = max_number(tile_max, __shfl_xor_sync(kWholeWarp, tile_max, 2));
-    if (tile_max - row->m > args_.tau) {
-      row->factor = ptx::exp2_approximate(row->m - tile_max);
-      row->m = tile_max;
+  /// What raw scores are multiplied by: one factor for each key block, the same for both rows, or
+  /// one for each row where keys have factors of their own.
+  struct Multipliers {
+    float value[kConfig.token_factors() ? 2 : kBlocksPerTile];
+    FLAMIA_DEVICE float of(int half, int block) const {
+      return value[kConfig.token_factors() ? half : block];
     }
+  };
+  /// Also applies the factors of keys.
+  FLAMIA_DEVICE Multipliers multipliers(float (&s)[kScores], const Scales* scales, int thread,
+                                        const WorkDescription* description) const {
+    Multipliers result;
+    if constexpr (kConfig.token_factors()) {
+      const auto* exponents = reinterpret_cast<const int8_t*>(description + 1) + first_row(thread);
+      const auto* keys = reinterpret_cast<const float*>(
+          shared_ + Map::kKeyFactors + tiles_ % Map::kScaleSlots * Map::kKeyFactorBytes);
+      scale_token_scores(exponents, keys, thread % 4, s);
+      row_factors(exponents, args_.score_multiplier, result.value);
+    } else if constexpr (kConfig.bf16_scores()) {
+      const float common = score_multiplier_of(args_);
+#pragma unroll
+      for (float& factor : result.value) factor = common;
+    } else {
+      *reinterpret_cast<float4*>(result.value) =
+          *reinterpret_cast<const float4*>(scales->multiplier[thread / 64]);
+    }
+    return result;
   }
 
   /// Largest V exponent of the key blocks that a row sees in the tile.
@@ -141,25 +139,47 @@ class ForwardConsumer {
     return largest;
   }
 
+  /// c - m, the argument's share of a row; any number where the row has no maximum.
+  FLAMIA_DEVICE float c_less_m(const Row& row) const {
+    return args_.p_log2 - (row.m == -kFloatInfinity ? 0.0f : row.m);
+  }
+
   /// Row sum of a tile whose constant rows do not give it: decoded P-hat where the fold keeps it,
   /// else the exponential itself, as the exact definition says (numerics/key_fold.h).
-  FLAMIA_DEVICE float sum_in_registers(const float (&s)[kScores], int half,
-                                       const TileScales* scales,
-                                       const float (&multiplier)[kBlocksPerTile], const Row& row,
-                                       int reference) const {
-    const float c_less_m = args_.p_log2 - (row.m == -kFloatInfinity ? 0.0f : row.m);
+  FLAMIA_DEVICE float sum_in_registers(const float (&s)[kScores], int half, const Scales* scales,
+                                       const Multipliers& multiplier, const Row& row, int reference,
+                                       int quad) const {
+    float sum = 0.0f;
+    if constexpr (kPerToken) {
+      sum = token_sum_in_registers<kConfig.exponential>(s, half, multiplier.of(half, 0), scales,
+                                                        c_less_m(row), reference,
+                                                        args_.sum_of_p != 0, quad);
+    } else {
+      sum = block_sum_in_registers(s, half, scales, multiplier, c_less_m(row), reference, quad);
+    }
+    sum += __shfl_xor_sync(kWholeWarp, sum, 1);
+    sum += __shfl_xor_sync(kWholeWarp, sum, 2);
+    return sum * pow2(-reference);
+  }
+  /// This thread's part of it.
+  FLAMIA_DEVICE float block_sum_in_registers(const float (&s)[kScores], int half,
+                                             const TileScales* scales,
+                                             const Multipliers& multiplier, float c_less_maximum,
+                                             int reference, int quad) const {
     float sum = 0.0f;
 #pragma unroll
     for (int g = 0; g < kBlocksPerTile; ++g) {
       const int fold = fold_exponent(scales->value_exponent[g], reference);
       const bool decoded = fold_keeps_row_sum(fold) && !args_.sum_of_p;
-      const float bias = c_less_m + (decoded ? static_cast<float>(fold) : 0.0f);
+      const float bias = c_less_maximum + (decoded ? static_cast<float>(fold) : 0.0f);
       float part = 0.0f;
 #pragma unroll
       for (int j = 0; j < 16; j += 4) {
         const int i = 16 * g + j + 2 * half;
-        float a = ptx::exp2_approximate(fma_f32(s[i], multiplier[g], bias));
-        float b = ptx::exp2_approximate(fma_f32(s[i + 1], multiplier[g], bias));
+        float a = exponential<kConfig.exponential>(fma_f32(s[i], multiplier.of(half, g), bias),
+                                                   i / 4, quad);
+        float b = exponential<kConfig.exponential>(fma_f32(s[i + 1], multiplier.of(half, g), bias),
+                                                   i / 4, quad);
         if (decoded) {
           uint32_t low, high;
           ptx::unpack_e4m3x4(ptx::pack_e4m3x4(a, b, 0.0f, 0.0f), &low, &high);
@@ -170,71 +190,28 @@ class ForwardConsumer {
       }
       sum += decoded ? part * fold_factor(-fold) : part;
     }
-    sum += __shfl_xor_sync(kWholeWarp, sum, 1);
-    sum += __shfl_xor_sync(kWholeWarp, sum, 2);
-    return sum * pow2(-reference);
-  }
-
-  /// How many of a thread's 32 columns (8 j + b for j < 16, b < 2) are below `column`.
-  FLAMIA_DEVICE static int columns_below(int column) {
-    const int inside = larger(smaller(column, kKeyTile), 0);
-    return inside / 8 * 2 + smaller(inside % 8, 2);
-  }
-  FLAMIA_DEVICE static uint32_t low_bits(int count) {
-    return count >= 32 ? ~0u : (1u << count) - 1;
-  }
-
-  /// Scores outside what the rows see become -inf.
-  FLAMIA_DEVICE static void mask(float (&s)[kScores], const VisibleKeys (&seen)[2], int quad) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const uint32_t visible = low_bits(columns_below(seen[half].end - quad * 2)) &
-                               ~low_bits(columns_below(seen[half].begin - quad * 2));
-#pragma unroll
-      for (int i = 0; i < kKeyTile / 4; ++i) {
-        float& score = s[i / 2 * 4 + 2 * half + i % 2];
-        if ((visible & 1u << i) == 0) score = -kFloatInfinity;
-      }
-    }
-  }
-
-  /// Largest of eight accumulators of a row half and key block. kPositive: by their bits, three at
-  /// a time, which is right if any is positive (below that it gives some negative value).
-  template <bool kPositive>
-  FLAMIA_DEVICE static float largest_of_block(const float* s) {
-    if constexpr (kPositive) {
-      int bits[8];
-#pragma unroll
-      for (int i = 0; i < 8; ++i) bits[i] = __float_as_int(s[i / 2 * 4 + i % 2]);
-      const int first = __vimax3_s32(bits[0], bits[1], bits[2]);
-      const int second = __vimax3_s32(bits[3], bits[4], bits[5]);
-      return __int_as_float(__vimax3_s32(max(first, second), bits[6], bits[7]));
-    } else {
-      float block = s[0];
-#pragma unroll
-      for (int i = 1; i < 8; ++i) block = max_number(block, s[i / 2 * 4 + i % 2]);
-      return block;
-    }
+    return sum;
   }
 
   /// Largest scores of the two rows among this thread's columns, in base 2.
   template <bool kPositive>
-  FLAMIA_DEVICE static void largest_scores(const float (&s)[kScores],
-                                           const float (&multiplier)[kBlocksPerTile],
+  FLAMIA_DEVICE static void largest_scores(const float (&s)[kScores], const Multipliers& multiplier,
                                            float (&largest)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
 #pragma unroll
       for (int g = 0; g < kBlocksPerTile; ++g) {
-        const float block = largest_of_block<kPositive>(s + 16 * g + 2 * half) * multiplier[g];
+        const float block =
+            largest_of_block<kPositive>(s + 16 * g + 2 * half) * multiplier.of(half, g);
         largest[half] = g == 0 ? block : max_number(largest[half], block);
       }
     }
   }
 
-  /// What a row needs for its exponentials.
+  /// What a row needs for its exponentials: c - m, and the fold of a key block's values. With
+  /// exponents of V per token one number, c - m - E, to which a key's exponent is added.
   struct RowBias {
-    float block[kBlocksPerTile];
+    float block[kPerToken ? 1 : kBlocksPerTile];
   };
 
   /// E of the two rows of a thread, then how far each may fall. They seldom change and wait in
@@ -245,21 +222,31 @@ class ForwardConsumer {
 
   /// The V exponent that a row's P-hat is folded against in this tile, in the general case, which
   /// few tiles need. Returns whether the constant rows give the row's sum.
-  FLAMIA_DEVICE bool refer_row(const TileScales* scales, const VisibleKeys& seen, bool first,
-                               Row* row, int* reference, int* lowest) const {
+  FLAMIA_DEVICE bool refer_row(const Scales* scales, const VisibleKeys& seen, bool first, Row* row,
+                               int* reference, int* lowest, int quad) const {
     const bool sees = seen.begin < seen.end;
-    // The constant rows count in units of the first block: a row that does not see it must not
-    // depend on it.
-    bool in_product = !args_.sum_of_p && (!sees || seen.begin < kTokenBlock);
-    const int wanted = sees ? largest_visible(scales, seen.begin, seen.end) : *reference;
+    bool in_product;
+    int wanted;
+    if constexpr (kPerToken) {
+      ExponentRange range{scales->reference, scales->lowest};
+      if (is_cut(scales)) range = exponents_between(scales, seen.begin, seen.end, quad);
+      wanted = sees ? range.largest : *reference;
+      in_product = !args_.sum_of_p &&
+                   (!sees || (seen.begin == 0 && fold_keeps_row_sum(range.lowest - wanted)));
+    } else {
+      // The constant rows count in units of the first block: a row that does not see it must not
+      // depend on it.
+      in_product = !args_.sum_of_p && (!sees || seen.begin < kTokenBlock);
+      wanted = sees ? largest_visible(scales, seen.begin, seen.end) : *reference;
 #pragma unroll
-    for (int g = 0; g < kBlocksPerTile; ++g) {
-      const bool visible = seen.begin < (g + 1) * kTokenBlock && seen.end > g * kTokenBlock;
-      const int exponent = scales->value_exponent[g];
-      const int lag = scales->first_exponent - exponent;
-      const bool keeps = fold_keeps_row_sum(exponent - wanted) && lag >= kE4m3MinExponent &&
-                         lag <= kE4m3MaxExponent;
-      in_product = in_product && (!visible || keeps);
+      for (int g = 0; g < kBlocksPerTile; ++g) {
+        const bool visible = seen.begin < (g + 1) * kTokenBlock && seen.end > g * kTokenBlock;
+        const int exponent = scales->value_exponent[g];
+        const int lag = scales->first_exponent - exponent;
+        const bool keeps = fold_keeps_row_sum(exponent - wanted) && lag >= kE4m3MinExponent &&
+                           lag <= kE4m3MaxExponent;
+        in_product = in_product && (!visible || keeps);
+      }
     }
     if (sees && (first || wanted != *reference)) {
       const int next = first ? wanted : larger(wanted, *lowest);
@@ -276,60 +263,69 @@ class ForwardConsumer {
   }
 
   /// Biases of the exponentials' arguments: c - m and the fold of the values' exponents.
-  FLAMIA_DEVICE RowBias general_bias(const TileScales* scales, const Row& row,
-                                     int reference) const {
-    const float base = args_.p_log2 - (row.m == -kFloatInfinity ? 0.0f : row.m);
+  FLAMIA_DEVICE RowBias general_bias(const Scales* scales, const Row& row, int reference) const {
+    const float base = c_less_m(row);
     RowBias bias;
+    if constexpr (kPerToken) {
+      bias.block[0] = base - static_cast<float>(reference);
+    } else {
 #pragma unroll
-    for (int g = 0; g < kBlocksPerTile; ++g) {
-      const int fold = fold_exponent(scales->value_exponent[g], reference);
-      bias.block[g] = base + static_cast<float>(fold);
+      for (int g = 0; g < kBlocksPerTile; ++g) {
+        const int fold = fold_exponent(scales->value_exponent[g], reference);
+        bias.block[g] = base + static_cast<float>(fold);
+      }
     }
     return bias;
   }
   /// The same where the row's reference is the tile's.
-  FLAMIA_DEVICE RowBias usual_bias(const float4& fold, const Row& row) const {
+  FLAMIA_DEVICE RowBias usual_bias(const Scales* scales, const Row& row) const {
     const float base = args_.p_log2 - row.m;
-    return {{base + fold.x, base + fold.y, base + fold.z, base + fold.w}};
+    if constexpr (kPerToken) {
+      return {{base - static_cast<float>(scales->reference)}};
+    } else {
+      const float4 fold = *reinterpret_cast<const float4*>(scales->fold);
+      return {{base + fold.x, base + fold.y, base + fold.z, base + fold.w}};
+    }
+  }
+  /// Whether the mask or the document's end cuts the tile for this group.
+  FLAMIA_DEVICE bool is_cut(const Scales* scales) const {
+    return (scales->masked >> group_ & 1) != 0;
   }
 
   /// The rows' new state for a tile: maxima, references, sums; and the biases of its exponentials.
   template <bool kGeneral>
-  FLAMIA_DEVICE void renew_rows(float (&s)[kScores], const float (&multiplier)[kBlocksPerTile],
-                                Row (&rows)[2], RowBias (&bias)[2], const TileScales* scales,
-                                int thread, const WorkDescription* description) {
+  FLAMIA_DEVICE void renew_rows(float (&s)[kScores], const Multipliers& multiplier, Row (&rows)[2],
+                                RowBias (&bias)[2], const Scales* scales, int thread,
+                                const WorkDescription* description) {
     VisibleKeys seen[2] = {{0, kKeyTile}, {0, kKeyTile}};  // of the tile
-    if (kGeneral && (scales->masked >> group_ & 1) != 0) {
-      const int position = description->item.position + first_row(thread);
+    if (kGeneral && is_cut(scales)) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        seen[half] = visible_keys(args_, description->item.keys, position + 8 * half);
-        seen[half].begin = larger(seen[half].begin - scales->first_key, 0);
-        seen[half].end = smaller(seen[half].end - scales->first_key, kKeyTile);
+        seen[half] = visible_tile_keys(args_, description->item, scales->first_key,
+                                       first_row(thread) + 8 * half);
       }
-      mask(s, seen, thread % 4);
+      mask_scores(s, seen, thread % 4);
     }
     float tile_max[2];
     largest_scores<!kGeneral>(s, multiplier, tile_max);
     const bool first[2] = {rows[0].m == -kFloatInfinity, rows[1].m == -kFloatInfinity};
     const bool grows = tile_max[0] - rows[0].m > args_.tau || tile_max[1] - rows[1].m > args_.tau;
     if (__any_sync(kWholeWarp, grows)) {
-      renew(&rows[0], tile_max[0]);
-      renew(&rows[1], tile_max[1]);
+      renew_maximum(tile_max[0], args_.tau, &rows[0].m, &rows[0].factor);
+      renew_maximum(tile_max[1], args_.tau, &rows[1].m, &rows[1].factor);
     }
     rows[0].l *= rows[0].factor;
     rows[1].l *= rows[1].factor;
     if constexpr (!kGeneral) {
-      const float4 fold = *reinterpret_cast<const float4*>(scales->fold);
-      bias[0] = usual_bias(fold, rows[0]);
-      bias[1] = usual_bias(fold, rows[1]);
+      bias[0] = usual_bias(scales, rows[0]);
+      bias[1] = usual_bias(scales, rows[1]);
     } else {
       int4* stored = references(thread);
       int reference[2] = {stored->x, stored->y};
       int lowest[2] = {stored->z, stored->w};
       const bool in_product[2] = {
-          refer_row(scales, seen[0], first[0], &rows[0], &reference[0], &lowest[0]),
-          refer_row(scales, seen[1], first[1], &rows[1], &reference[1], &lowest[1])};
+          refer_row(scales, seen[0], first[0], &rows[0], &reference[0], &lowest[0], thread % 4),
+          refer_row(scales, seen[1], first[1], &rows[1], &reference[1], &lowest[1], thread % 4)};
       *stored = {reference[0], reference[1], lowest[0], lowest[1]};
       const int least = __reduce_min_sync(kWholeWarp, smaller(reference[0], reference[1]));
       const int most = __reduce_max_sync(kWholeWarp, larger(reference[0], reference[1]));
@@ -337,8 +333,8 @@ class ForwardConsumer {
       if (__builtin_expect(__any_sync(kWholeWarp, !in_product[0] || !in_product[1]), 0)) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const float sum =
-              sum_in_registers(s, half, scales, multiplier, rows[half], reference[half]);
+          const float sum = sum_in_registers(s, half, scales, multiplier, rows[half],
+                                             reference[half], thread % 4);
           if (!in_product[half]) rows[half].l = -(rows[half].l + sum);
         }
       }
@@ -353,17 +349,19 @@ class ForwardConsumer {
   FLAMIA_DEVICE void softmax(float (&s)[kScores], uint32_t (&p)[4][4], float (&o)[kOutputs],
                              const float (&t)[kProducts], Row (&rows)[2],
                              const WorkDescription* description) {
-    const TileScales* scales = scales_of(tiles_);
-    const int thread = consumer_thread();
-    float multiplier[kBlocksPerTile];
-    *reinterpret_cast<float4*>(multiplier) =
-        *reinterpret_cast<const float4*>(scales->multiplier[thread / 64]);
+    // Beside the maxima there are issue slots left; where factors of keys are live, registers are
+    // not.
+    constexpr bool kAddFirst = kConfig.token_factors();
     const float factor[2] = {rows[0].factor, rows[1].factor};
     rows[0].factor = rows[1].factor = 1.0f;
+    if constexpr (kAdd && kAddFirst) add_product(o, t, factor);
+    const Scales* scales = scales_of(tiles_);
+    const int thread = consumer_thread();
+    const Multipliers multiplier = multipliers(s, scales, thread, description);
     RowBias bias[2];
     // Only scores above m matter; where no m is negative they are positive. The general form gives
     // the same bits, whatever the neighbours in the warp are.
-    const bool special = (scales->masked >> group_ & 1) != 0 || scales->whole_sum_unit == 0.0f ||
+    const bool special = is_cut(scales) || scales->whole_sum_unit == 0.0f ||
                          scales->reference != common_reference_ ||
                          !(rows[0].m >= 0.0f && rows[1].m >= 0.0f);
     if (__any_sync(kWholeWarp, special)) {
@@ -371,21 +369,34 @@ class ForwardConsumer {
     } else {
       renew_rows<false>(s, multiplier, rows, bias, scales, thread, description);
     }
-    if constexpr (kAdd) add_product(o, t, factor);
-    exponentials(s, p, multiplier, bias);
+    if constexpr (kAdd && !kAddFirst) add_product(o, t, factor);
+    exponentials(s, p, multiplier, bias, scales, thread % 4);
   }
 
   FLAMIA_DEVICE static void exponentials(float (&s)[kScores], uint32_t (&p)[4][4],
-                                         const float (&multiplier)[kBlocksPerTile],
-                                         const RowBias (&bias)[2]) {
+                                         const Multipliers& multiplier, const RowBias (&bias)[2],
+                                         const Scales* scales, int quad) {
     constexpr int kWords = kScores / 4;
 #pragma unroll
     for (int word = 0; word < kWords; ++word) {
-      const int first = first_of_word(word);
+      const int half = word % 2;
+      const int g = word / 4;
+      float addend[4];  // of the word's columns
+      if constexpr (kPerToken) {
+        const float4 e = column_quad(scales->value_exponent, first_of_word(word) / 4, quad);
+        const float base = bias[half].block[0];
+        addend[0] = base + e.x;
+        addend[1] = base + e.y;
+        addend[2] = base + e.z;
+        addend[3] = base + e.w;
+      } else {
+        addend[0] = addend[1] = addend[2] = addend[3] = bias[half].block[g];
+      }
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
-        float& x = s[first + k / 2 * 4 + k % 2];
-        x = ptx::exp2_approximate(fma_f32(x, multiplier[word / 4], bias[word % 2].block[word / 4]));
+        const int i = first_of_word(word) + k / 2 * 4 + k % 2;
+        s[i] = exponential<kConfig.exponential>(fma_f32(s[i], multiplier.of(half, g), addend[k]),
+                                                i / 4, quad);
       }
     }
 #pragma unroll
@@ -430,13 +441,9 @@ class ForwardConsumer {
     const uint32_t count = ptx::uniform(
         static_cast<uint32_t>(description->item.tile_end - description->item.tile_begin));
     if (count > 0) attend_tiles(description, buffer, count, o, rows);
-    const int4 reference = *references(consumer_thread());
-    const float lse_base[2] = {rows[0].m - args_.p_log2 + static_cast<float>(reference.x),
-                               rows[1].m - args_.p_log2 + static_cast<float>(reference.y)};
-    const float sums[2] = {rows[0].l, rows[1].l};
-    store(description, o, lse_base, sums);
+    store(description, o, rows);
     asm volatile("" : "+r"(buffer));  // its address need not live in a register until here
-    arrive(base_ + Map::kQueryEmpty + 8 * buffer);
+    warp_arrive(base_ + Map::kQueryEmpty + 8 * buffer);
   }
 
   FLAMIA_DEVICE void attend_tiles(const WorkDescription* description, uint32_t buffer,
@@ -453,7 +460,7 @@ class ForwardConsumer {
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
     ptx::pin(s);
-    arrive(base_ + Map::kKeyEmpty + 8 * stage);
+    warp_arrive(base_ + Map::kKeyEmpty + 8 * stage);
     softmax<false>(s, p, o, t, rows, description);
 
     while (--left > 0) {
@@ -471,8 +478,8 @@ class ForwardConsumer {
       ptx::wgmma_wait<0>();
       ptx::pin(t);
       ptx::pin(s);
-      arrive(base_ + Map::kValueEmpty + 8 * value_stage);
-      arrive(base_ + Map::kKeyEmpty + 8 * stage);
+      warp_arrive(base_ + Map::kValueEmpty + 8 * value_stage);
+      warp_arrive(base_ + Map::kKeyEmpty + 8 * stage);
       add_sums(t, rows, tiles_ - 1);
       softmax<true>(s, p, o, t, rows, description);
     }
@@ -483,125 +490,20 @@ class ForwardConsumer {
     ptx::wgmma_commit();
     ptx::wgmma_wait<0>();
     ptx::pin(t);
-    arrive(base_ + Map::kValueEmpty + 8 * stage);
+    warp_arrive(base_ + Map::kValueEmpty + 8 * stage);
     add_sums(t, rows, tiles_);
     add_product(o, t, {rows[0].factor, rows[1].factor});
     ++tiles_;
   }
 
-  /// Writes O, its residual and the log-sum-exp, ln 2 (lse_base + log2 sum), of the rows that
-  /// exist.
+  /// Writes O, its residual and the log-sum-exp of the rows that exist.
   FLAMIA_DEVICE void store(const WorkDescription* description, float (&o)[kOutputs],
-                           const float (&lse_base)[2], const float (&sums)[2]) const {
-    const int thread = consumer_thread();
-    const int first = first_row(thread);
-    const RowPlace place(args_, description->item.query_token);
-    const bool empty[2] = {lse_base[0] == -kFloatInfinity, lse_base[1] == -kFloatInfinity};
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const float inverse = ptx::reciprocal_approximate(sums[half]);
-#pragma unroll
-      for (int i = 0; i < kOutputs; i += 4) {
-        o[i + 2 * half] *= inverse;
-        o[i + 2 * half + 1] *= inverse;
-      }
-      if (thread % 4 == 0 && first + 8 * half < description->item.rows) {
-        const float lse = kLn2 * (lse_base[half] + ptx::log2_approximate(sums[half]));
-        args_.lse
-            .data[place.batch * args_.lse.batch_stride + description->head * args_.lse.head_stride +
-                  (place.position + first + 8 * half) * args_.lse.token_stride] =
-            empty[half] ? kEmptyLse : lse;
-      }
-    }
-    if (__builtin_expect(__any_sync(kWholeWarp, empty[0] || empty[1]), 0)) {
-      asm volatile("");  // a branch, for what is rare: nothing was added, unless zeros times NaN
-#pragma unroll
-      for (int i = 0; i < kOutputs; ++i) o[i] = empty[i / 2 % 2] ? 0.0f : o[i];
-    }
-    uint32_t main[kOutputs / 2];
-#pragma unroll
-    for (int i = 0; i < kOutputs / 2; ++i) main[i] = ptx::pack_bf16x2(o[2 * i], o[2 * i + 1]);
-    store_rows(description, args_.o, main, thread);
-    if (args_.o_residual.data == nullptr) return;
-#pragma unroll
-    for (int i = 0; i < kOutputs / 2; ++i) {
-      main[i] = ptx::pack_bf16x2(o[2 * i] - bits_float(main[i] << 16),
-                                 o[2 * i + 1] - bits_float(main[i] & 0xffff0000u));
-    }
-    store_rows(description, args_.o_residual, main, thread);
-  }
-
-  /// A unit of work without keys.
-  FLAMIA_DEVICE void store_empty(const WorkDescription* description) const {
-    const int thread = consumer_thread();
-    const RowPlace place(args_, description->item.query_token);
-    const int row = static_cast<int>(group_) * kGroupRows + thread % 128 / 2;
-    if (row >= description->item.rows) return;
-    if (thread % 2 == 0) {
-      args_.lse
-          .data[place.batch * args_.lse.batch_stride + description->head * args_.lse.head_stride +
-                (place.position + row) * args_.lse.token_stride] = kEmptyLse;
-    }
-    for (const Bf16Output* output : {&args_.o, &args_.o_residual}) {
-      if (output->data == nullptr) continue;
-      uint16_t* data = output->data + place.batch * output->batch_stride +
-                       (place.position + row) * output->token_stride +
-                       description->head * output->head_stride + thread % 2 * (kHeadDim / 2);
-      for (int i = 0; i < kHeadDim / 2; i += 8) {
-        *reinterpret_cast<uint4*>(data + i) = uint4{0, 0, 0, 0};
-      }
-    }
-  }
-
-  /// Where a token's rows are.
-  struct RowPlace {
-    int64_t batch, position;
-    FLAMIA_DEVICE RowPlace(const ForwardArgs& args, int token) : batch(0), position(token) {
-      if (args.batch_length > 0) {
-        batch = token / args.batch_length;
-        position = token % args.batch_length;
-      }
-    }
-  };
-
-  /// Sixteen rows of this warp, as accumulator fragments, through shared memory, so that they leave
-  /// in whole lines.
-  FLAMIA_DEVICE void store_rows(const WorkDescription* description, const Bf16Output& output,
-                                const uint32_t (&pairs)[kOutputs / 2], int thread) const {
-    const int lane = thread % 32;
-    const int warp = thread / 32;
-    const uint32_t rows = base_ + Map::kOutput + warp * Map::kOutputBytes;
-    // Matrices of a store: rows 0-7 and 8-15 of eight columns, then of the next eight.
-    const uint32_t address =
-        rows + (lane % 16) * Map::kOutputRowBytes + static_cast<uint32_t>(lane / 16) * 16;
-    __syncwarp();
-#pragma unroll
-    for (int k = 0; k < kHeadDim / 16; ++k) {
-      ptx::store_matrices(address + 32 * k,
-                          {pairs[4 * k], pairs[4 * k + 1], pairs[4 * k + 2], pairs[4 * k + 3]});
-    }
-    __syncwarp();
-    constexpr int kVectors = kHeadDim / 8;  // of a row
-    constexpr int kRowsAtOnce = 32 / kVectors;
-    const int column = lane % kVectors;
-    const unsigned char* source = shared_ + Map::kOutput + warp * Map::kOutputBytes + column * 16;
-    // The rows of a tile are neighbours: a sequence of a batch is a document.
-    const RowPlace place(args_, description->item.query_token);
-    uint16_t* destination = output.data + place.batch * output.batch_stride +
-                            place.position * output.token_stride +
-                            description->head * output.head_stride + column * 8 +
-                            (warp * 16 + lane / kVectors) * output.token_stride;
-    const int64_t step = kRowsAtOnce * output.token_stride;
-    const int left = description->item.rows - warp * 16 - lane / kVectors;
-    source += lane / kVectors * Map::kOutputRowBytes;
-#pragma unroll
-    for (int r = 0; r < 16; r += kRowsAtOnce) {
-      if (r < left) {
-        *reinterpret_cast<uint4*>(destination) =
-            *reinterpret_cast<const uint4*>(source + r * Map::kOutputRowBytes);
-      }
-      destination += step;
-    }
+                           const Row (&rows)[2]) const {
+    const int4 reference = *references(consumer_thread());
+    const RowResult results[2] = {
+        {rows[0].l, rows[0].m + static_cast<float>(reference.x), rows[0].m == -kFloatInfinity},
+        {rows[1].l, rows[1].m + static_cast<float>(reference.y), rows[1].m == -kFloatInfinity}};
+    store_results<kConfig>(args_, shared_, description, o, results);
   }
 
   const ForwardArgs& args_;

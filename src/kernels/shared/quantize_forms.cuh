@@ -1,6 +1,6 @@
-// The forms of Q, K, V that are multiplied in BF16: NVFP4 codes times block scales, and the plain
+// The forms of Q, K, V that are multiplied in BF16: NVFP4 codes times their scales, and the plain
 // tensor, both in the layout of blocks. Hopper has no block-scaled products; a code times its UE4M3
-// scale has six significant bits and is exact in BF16.
+// scale has six significant bits, and the token's power of two changes none of them: exact in BF16.
 // Paper: 3.1, 3.4, A.1. Used by: quantize.cu.
 // Every thread keeps to its own token: no shared memory, no barriers. The quad of a token writes 64
 // bytes of a row at once.
@@ -24,6 +24,7 @@ __device__ __forceinline__ uint4* chunk_place(uint16_t* out, int64_t block, int 
 
 /// What codes of one block scale are divided and multiplied by.
 struct Nvfp4Group {
+  float value;         ///< what codes are multiplied by
   float scale;         ///< value of the UE4M3 code
   float inverse;       ///< 1 / scale, or 0: all finite values become zeros
   uint32_t sign_mask;  ///< zero scales give no negative zeros
@@ -34,13 +35,14 @@ __device__ inline Nvfp4Group nvfp4_group(float amax, int token_exponent) {
   const float scale = decode_ue4m3(code);
   const bool zero = scale == 0.0f;
   const bool infinite = float_bits(nvfp4_scale_value(code, token_exponent)) == kFloatInfinityBits;
-  return {scale, zero || infinite ? 0.0f : 1.0f / scale, zero ? 0u : kFloatSignBit};
+  return {nvfp4_bf16_scale(code, token_exponent), scale, zero || infinite ? 0.0f : 1.0f / scale,
+          zero ? 0u : kFloatSignBit};
 }
 
-/// decode_e2m1(encode_nvfp4(x, scale 2^te)) * scale, where y = x 2^-te. The quotient is the IEEE
-/// one: a product with the correctly rounded inverse and one correction by the exact remainder. The
-/// estimate has its sign, also of zeros, and none where it is NaN, which minimum ignores: NaN
-/// becomes +6.
+/// decode_e2m1(encode_nvfp4(x, scale 2^te)) times the group's value, where y = x 2^-te. The
+/// quotient is the IEEE one: a product with the correctly rounded inverse and one correction by the
+/// exact remainder. The estimate has its sign, also of zeros, and none where it is NaN, which
+/// minimum ignores: NaN becomes +6.
 __device__ __forceinline__ float nvfp4_value(float y, const Nvfp4Group& group) {
   const float estimate = y * group.inverse;
   const float remainder = fma_f32(-estimate, group.scale, y);
@@ -49,7 +51,7 @@ __device__ __forceinline__ float nvfp4_value(float y, const Nvfp4Group& group) {
   const float magic =
       bits_float(E2m1Rounding::binade(float_bits(clamped)) + E2m1Rounding::kMagicShift);
   const float rounded = (clamped + magic) - magic;
-  return bits_float(float_bits(rounded) | (float_bits(estimate) & group.sign_mask)) * group.scale;
+  return bits_float(float_bits(rounded) | (float_bits(estimate) & group.sign_mask)) * group.value;
 }
 
 /// Largest magnitudes of the groups that a thread's chunks lie in, and of the token; NaN is
@@ -68,7 +70,7 @@ __device__ float group_magnitudes(const float (&x)[kDim / 4], float (&amax)[kDim
   return fmaxf(token, __shfl_xor_sync(0xffffffffu, token, 2));
 }
 
-/// Writes the NVFP4 form of a thread's values and the token's exponent.
+/// Writes the NVFP4 form of a thread's values.
 template <int kDim>
 __device__ void store_nvfp4(float (&x)[kDim / 4], const QuantizeTensor& tensor, int64_t block,
                             const QuantizeThread& at) {
@@ -81,9 +83,6 @@ __device__ void store_nvfp4(float (&x)[kDim / 4], const QuantizeTensor& tensor, 
     for (int j = 0; j < kDim / 32; ++j) amax[j] *= hadamard_scale<kDim>();
   }
   const int exponent = nvfp4_token_exponent(token_amax);
-  if (at.quad_lane == 0) {
-    tensor.output.exponents[block * kTokenBlock + at.token] = static_cast<int8_t>(exponent);
-  }
   const float factor = rotated ? rotated_factor<kDim>(x, exponent) : inverse_scale(exponent);
 #pragma unroll
   for (int j = 0; j < kDim / 32; ++j) {
@@ -91,9 +90,8 @@ __device__ void store_nvfp4(float (&x)[kDim / 4], const QuantizeTensor& tensor, 
     uint32_t pairs[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float low = nvfp4_value(x[8 * j + 2 * i] * factor, group);
-      const float high = nvfp4_value(x[8 * j + 2 * i + 1] * factor, group);
-      pairs[i] = __byte_perm(float_bits(low), float_bits(high), 0x7632);  // both are exact in BF16
+      pairs[i] = ptx::pack_bf16x2(nvfp4_value(x[8 * j + 2 * i] * factor, group),
+                                  nvfp4_value(x[8 * j + 2 * i + 1] * factor, group));
     }
     *chunk_place<kDim>(tensor.row_bf16, block, j, at) = {pairs[0], pairs[1], pairs[2], pairs[3]};
   }
