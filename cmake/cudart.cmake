@@ -129,7 +129,8 @@ if(TARGET flamia_vgpu_run AND TARGET flamia_tools AND FLAMIA_HAS_CUDA AND NOT FL
     add_test(NAME vgpu/flamia.audits_a_hopper
              COMMAND flamia_vgpu_run --chip h200 -- $<TARGET_FILE:flamia_program_vgpu> audit
                      --backend hopper --forward-only --tokens 96 --context 512 --head-dim 64
-                     --at 40 --operand v --factor 1048576)
+                     --at 40 --operand v --factor 1048576
+                     --probe accuracy,determinism,causal_leak,packing,tails,underflow,context)
     set_tests_properties(vgpu/flamia.audits_a_hopper PROPERTIES PASS_REGULAR_EXPRESSION
                          "\npassed: [0-9]+ passed")
     foreach(test IN ITEMS times_a_forward times_the_quantizer times_the_work_list audits_a_hopper)
