@@ -118,6 +118,11 @@ if(TARGET flamia_vgpu_run AND TARGET flamia_tools AND FLAMIA_HAS_CUDA AND NOT FL
                      --json "${flamia_vgpu_folder}/bench_forward.json")
     set_tests_properties(vgpu/flamia.times_a_forward PROPERTIES PASS_REGULAR_EXPRESSION
                          "workspace [0-9.]+ MB.*quantize.forward burst: .*call burst: [0-9.]+ ms")
+    add_test(NAME vgpu/flamia.times_a_forward_of_nvfp4
+             COMMAND flamia_vgpu_run --chip h200 -- ${flamia_bench} forward ${tiny} --regime burst
+                     --path nvfp4 --safety exact --head-dim 64 --passes call)
+    set_tests_properties(vgpu/flamia.times_a_forward_of_nvfp4 PROPERTIES PASS_REGULAR_EXPRESSION
+                         "flamia_nvfp4_exact .*call burst: [0-9.]+ ms")
     add_test(NAME vgpu/flamia.times_the_quantizer
              COMMAND flamia_vgpu_run --chip h200 -- ${flamia_bench} quantize ${tiny} --head-dim 64)
     set_tests_properties(vgpu/flamia.times_the_quantizer PROPERTIES PASS_REGULAR_EXPRESSION
@@ -129,10 +134,12 @@ if(TARGET flamia_vgpu_run AND TARGET flamia_tools AND FLAMIA_HAS_CUDA AND NOT FL
     add_test(NAME vgpu/flamia.audits_a_hopper
              COMMAND flamia_vgpu_run --chip h200 -- $<TARGET_FILE:flamia_program_vgpu> audit
                      --backend hopper --forward-only --tokens 96 --context 512 --head-dim 64
-                     --at 40 --operand v --factor 1048576)
+                     --at 40 --operand v --factor 1048576
+                     --probe accuracy,determinism,causal_leak,packing,tails,underflow,context)
     set_tests_properties(vgpu/flamia.audits_a_hopper PROPERTIES PASS_REGULAR_EXPRESSION
                          "\npassed: [0-9]+ passed")
-    foreach(test IN ITEMS times_a_forward times_the_quantizer times_the_work_list audits_a_hopper)
+    foreach(test IN ITEMS times_a_forward times_a_forward_of_nvfp4 times_the_quantizer
+                          times_the_work_list audits_a_hopper)
       set_property(TEST vgpu/flamia.${test} PROPERTY LABELS "cpu;vgpu")
       set_property(TEST vgpu/flamia.${test} PROPERTY TIMEOUT 300)
     endforeach()

@@ -1,4 +1,6 @@
 // The public API on a Hopper, against the CPU backend with the same numbers.
+#include "cuda/backend.h"
+
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +11,6 @@
 #include <iterator>
 #include <limits>
 
-#include "cuda/backend.h"
 #include "cuda/workspace.h"
 #include "numerics/bf16.h"
 #include "tests/cuda/device_call.h"
@@ -419,7 +420,6 @@ TEST(HopperForward, AGraphIsReplayedWithOtherLengths) {
 /// The counter that free CTAs take work from stays where it was.
 TEST(HopperForward, AlternatingAssignmentGivesTheSameBits) {
   Case host({{300, 20, 0, 140}, {}, 2, 1, 64, 3});
-  Options options = hopper(MaskKind::kCausal);
   const size_t counter = cuda::forward_workspace(host.problem(), {}).next_work.offset;
   const auto taken = [&](const DeviceCall& call) {
     uint32_t value = 0;
@@ -428,13 +428,17 @@ TEST(HopperForward, AlternatingAssignmentGivesTheSameBits) {
               cudaSuccess);
     return value;
   };
-  DeviceCall dynamic(&host);
-  const DeviceOutputs wanted = dynamic.run(options);
-  EXPECT_GT(taken(dynamic), 0u);
-  options.assignment = Assignment::kAlternating;
-  DeviceCall alternating(&host);
-  EXPECT_TRUE(same_outputs(alternating.run(options), wanted));
-  EXPECT_EQ(taken(alternating), 0u);
+  for (const Path path : {Path::kMxfp8, Path::kNvfp4, Path::kBf16}) {
+    Options options = hopper(MaskKind::kCausal);
+    options.path = path;
+    DeviceCall dynamic(&host);
+    const DeviceOutputs wanted = dynamic.run(options);
+    EXPECT_GT(taken(dynamic), 0u);
+    options.assignment = Assignment::kAlternating;
+    DeviceCall alternating(&host);
+    EXPECT_TRUE(same_outputs(alternating.run(options), wanted));
+    EXPECT_EQ(taken(alternating), 0u);
+  }
 }
 
 /// One work list for several layers, and what each part leaves alone.

@@ -1,6 +1,4 @@
 // quantize() on a Hopper gives the bytes of the CPU backend.
-#include "cuda/quantize_tensor.h"
-
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -30,6 +28,11 @@ struct Bytes {
 
 constexpr uint8_t kUntouched = 0x5a;
 
+bool has_scales(Role role, ContractionAxis axis, const Options& options) {
+  const bool score = role == Role::kQ || role == Role::kK;
+  return options.path != Path::kMxfp8 && score && axis == ContractionAxis::kHeadDim;
+}
+
 /// One tensor [tokens, heads, dim] of a case, and both backends on it.
 class QuantizeBoth {
  public:
@@ -37,7 +40,7 @@ class QuantizeBoth {
 
   Bytes on_cpu(Role role, ContractionAxis axis, Options options) {
     options.backend = BackendKind::kCpu;
-    Bytes result = blank(options.path != Path::kMxfp8 && axis == ContractionAxis::kHeadDim);
+    Bytes result = blank(has_scales(role, axis, options));
     const QuantizedTensors views{dense_view(result.codes.data(), DType::kU8, codes_shape()),
                                  dense_view(result.exp.data(), DType::kI8, exp_shape()),
                                  scales_view(&result, result.scales.data())};
@@ -48,37 +51,9 @@ class QuantizeBoth {
     return result;
   }
 
-  Bytes on_device(Role role, ContractionAxis axis, Options options, void* stream = nullptr) {
+  Bytes on_device(Role role, ContractionAxis axis, Options options) {
     options.backend = BackendKind::kHopper;
-    const Bytes before = blank(false);
-    DeviceBuffer<uint16_t> values(host_->q_data);
-    DeviceBuffer<int32_t> cu(host_->cu_q);
-    DeviceBuffer<uint8_t> codes(before.codes);
-    DeviceBuffer<int8_t> exp(before.exp);
-    const QuantizedTensors views{dense_view(codes.data(), DType::kU8, codes_shape()),
-                                 dense_view(exp.data(), DType::kI8, exp_shape()),
-                                 {}};
-    size_t bytes = 0;
-    EXPECT_EQ(quantize_workspace_size(input(values.data()), lengths(cu.data()), role, axis, options,
-                                      &bytes)
-                  .message(),
-              "");
-    DeviceBuffer<unsigned char> memory(bytes);
-    EXPECT_EQ(quantize(input(values.data()), lengths(cu.data()), role, axis, options, views,
-                       {memory.data(), bytes}, stream)
-                  .message(),
-              "");
-    return {codes.read(), exp.read(), {}};
-  }
-
-  /// The device's answer to a plan that no forward on it accepts yet.
-  Bytes planned(Role role, ContractionAxis axis, Options options) {
-    options.backend = BackendKind::kCpu;
-    Plan plan;
-    plan.problem = problem_;
-    EXPECT_EQ(resolve_conventions(problem_, options, &plan.conventions).message(), "");
-    plan.backend = BackendKind::kHopper;
-    const Bytes before = blank(options.path != Path::kMxfp8 && axis == ContractionAxis::kHeadDim);
+    const Bytes before = blank(has_scales(role, axis, options));
     DeviceBuffer<uint16_t> values(host_->q_data);
     DeviceBuffer<int32_t> cu(host_->cu_q);
     DeviceBuffer<uint8_t> codes(before.codes);
@@ -87,10 +62,14 @@ class QuantizeBoth {
     const QuantizedTensors views{dense_view(codes.data(), DType::kU8, codes_shape()),
                                  dense_view(exp.data(), DType::kI8, exp_shape()),
                                  scales_view(&before, scales.data())};
-    const size_t bytes = cuda::quantize_workspace_bytes(plan);
+    size_t bytes = 0;
+    EXPECT_EQ(quantize_workspace_size(input(values.data()), lengths(cu.data()), role, axis, options,
+                                      &bytes)
+                  .message(),
+              "");
     DeviceBuffer<unsigned char> memory(bytes);
-    EXPECT_EQ(cuda::quantize_tensor(plan, {input(values.data()), lengths(cu.data()), role, axis},
-                                    views, {memory.data(), bytes}, nullptr)
+    EXPECT_EQ(quantize(input(values.data()), lengths(cu.data()), role, axis, options, views,
+                       {memory.data(), bytes})
                   .message(),
               "");
     return {codes.read(), exp.read(), scales.read()};
@@ -159,32 +138,39 @@ TEST(HopperQuantize, GivesTheBytesOfTheCpu) {
 }
 
 TEST(HopperQuantize, ExactSafetyHasAnExponentForEveryToken) {
-  Case host({{1, 31, 70}, {}, 2, 2, 128, 3}, 8);
-  for (int c = 0; c < 128; ++c) host.q(40, 1, c) = float_to_bf16(std::ldexp(1.0f, 20));
-  Options options;
-  options.safety = Safety::kExact;
-  QuantizeBoth both(&host);
-  for (const Role role : {Role::kQ, Role::kV}) {
-    const Bytes wanted = both.on_cpu(role, ContractionAxis::kTokens, options);
-    EXPECT_TRUE(both.planned(role, ContractionAxis::kTokens, options) == wanted);
-    EXPECT_FALSE(both.planned(role, ContractionAxis::kTokens, {}) == wanted);
+  for (const int dim : {64, 128}) {
+    SCOPED_TRACE(dim);
+    Case host({{1, 31, 70}, {}, 2, 2, dim, 3}, 8);
+    for (int c = 0; c < dim; ++c) host.q(40, 1, c) = float_to_bf16(std::ldexp(1.0f, 20));
+    Options options;
+    options.safety = Safety::kExact;
+    QuantizeBoth both(&host);
+    both.expect_equal(options);
+    EXPECT_FALSE(both.on_device(Role::kV, ContractionAxis::kTokens, {}) ==
+                 both.on_device(Role::kV, ContractionAxis::kTokens, options));
   }
 }
 
-/// The E4M3 operands of path nvfp4: V, dO, and un-rotated copies of Q and K for gradients.
+/// NVFP4 of Q and K along head channels; E4M3 of V, dO, and un-rotated copies of Q and K for
+/// gradients.
 TEST(HopperQuantize, OperandsOfTheMixedPath) {
   Case host({{33, 70}, {}, 2, 2, 128, 3}, 9);
-  Options options;
-  options.path = Path::kNvfp4;
   QuantizeBoth both(&host);
-  for (const Role role : {Role::kQ, Role::kK, Role::kV, Role::kDo}) {
-    SCOPED_TRACE(int(role));
-    EXPECT_TRUE(both.planned(role, ContractionAxis::kTokens, options) ==
-                both.on_cpu(role, ContractionAxis::kTokens, options));
+  for (const Safety safety : {Safety::kDefault, Safety::kExact}) {
+    Options options;
+    options.path = Path::kNvfp4;
+    options.safety = safety;
+    for (const Role role : {Role::kQ, Role::kK, Role::kV, Role::kDo}) {
+      for (const ContractionAxis axis : {ContractionAxis::kHeadDim, ContractionAxis::kTokens}) {
+        SCOPED_TRACE(testing::Message()
+                     << "safety " << int(safety) << " role " << int(role) << " axis " << int(axis));
+        EXPECT_TRUE(both.on_device(role, axis, options) == both.on_cpu(role, axis, options));
+      }
+    }
   }
 }
 
-/// Scores of the 4-bit paths, on both sides of what a scale can hold.
+/// NVFP4 codes and scales are those of the CPU on both sides of what a scale can hold.
 TEST(HopperQuantize, Nvfp4AlongHeadChannels) {
   for (const int dim : {64, 128}) {
     Case host({{33, 70}, {}, 2, 2, dim, 3}, 10);
@@ -203,7 +189,7 @@ TEST(HopperQuantize, Nvfp4AlongHeadChannels) {
       Options options;
       options.path = Path::kNvfp4;
       options.hadamard = hadamard;
-      const Bytes got = both.planned(Role::kQ, ContractionAxis::kHeadDim, options);
+      const Bytes got = both.on_device(Role::kQ, ContractionAxis::kHeadDim, options);
       const Bytes wanted = both.on_cpu(Role::kQ, ContractionAxis::kHeadDim, options);
       EXPECT_EQ(got.codes, wanted.codes);
       EXPECT_EQ(got.scales, wanted.scales);

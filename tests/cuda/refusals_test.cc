@@ -165,6 +165,20 @@ TEST_F(HopperRefusals, ExplainNamesDeviceKernelsAndMemory) {
   EXPECT_NE(kernels.find("flamia_sm90a_forward_bf16_d64"), std::string::npos) << kernels;
 }
 
+TEST_F(HopperRefusals, ExplainCountsTheWorkspaceOfEveryPath) {
+  std::string mxfp8;
+  for (const Path path : {Path::kMxfp8, Path::kNvfp4, Path::kBf16}) {
+    Options options = hopper();
+    options.path = path;
+    call_.prepare(options);
+    const std::string bytes = line_of(explain(call_.problem, options), "workspace_forward_bytes");
+    EXPECT_EQ(bytes, std::to_string(call_.workspace.bytes));
+    if (path == Path::kMxfp8) mxfp8 = bytes;
+    EXPECT_EQ(bytes == mxfp8, path == Path::kMxfp8);
+    EXPECT_EQ(call_.enqueue(options).message(), "");
+  }
+}
+
 TEST_F(HopperRefusals, ExplainNamesTheKernelOfEveryVariant) {
   Options options = hopper();
   options.safety = Safety::kExact;

@@ -1,10 +1,11 @@
 // The map of a call's workspace: sizes from capacities, no overlap, alignment.
+#include "cuda/workspace.h"
+
 #include <gtest/gtest.h>
 
 #include <vector>
 
 #include "cuda/schedule.h"
-#include "cuda/workspace.h"
 #include "plan/plan.h"
 #include "problem/token_blocks.h"
 #include "schedule/work_item.h"
@@ -116,6 +117,27 @@ TEST(ForwardWorkspace, OfALongRowIsSmall) {
   EXPECT_EQ(saved.o_residual, int64_t{2} * 131072 * 16 * 128);
   plan.conventions.delta = Delta::kOBf16;
   EXPECT_EQ(saved_for_backward(plan).o_residual, 0);
+}
+
+/// Beside the codes of Q, K and V there is next to nothing.
+TEST(ForwardWorkspace, OfALongRowHoldsTheCodesOfItsPath) {
+  struct {
+    Path path;
+    int64_t bytes;  ///< of Q, K and V for an element of each
+  } const kinds[] = {{Path::kMxfp8, 3}, {Path::kNvfp4, 5}, {Path::kBf16, 6}};
+  Problem problem = problem_of(131072, 131072, 64);
+  problem.heads = problem.kv_heads = 16;
+  for (const auto& kind : kinds) {
+    for (const Safety safety : {Safety::kDefault, Safety::kExact}) {
+      Conventions conventions;
+      conventions.path = kind.path;
+      conventions.safety = safety;
+      const auto bytes = static_cast<double>(forward_workspace(problem, conventions).bytes);
+      const double codes = static_cast<double>(kind.bytes) * 131072 * 16 * 128;
+      EXPECT_GE(bytes, codes) << int(kind.path);
+      EXPECT_LE(bytes, codes * 1.03) << int(kind.path);
+    }
+  }
 }
 
 TEST(QuantizeWorkspace, HoldsOneTensor) {

@@ -219,12 +219,10 @@ void expect_no_leak(int dim, int32_t length, const std::vector<int64_t>& last_ro
 TEST(ForwardExact, NoRowDependsOnLaterTokens) {
   std::vector<int64_t> all;
   for (int64_t row = 0; row < 40; ++row) all.push_back(row);
-  const std::vector<int64_t> edges = {0, 30, 31, 32, 62, 63, 64, 100, 126, 127, 128, 159, 160, 198};
-  for (const Change& change : kChanges) {
-    for (const KvOrder order : kBothOrders) {
-      expect_no_leak(64, 40, all, in_order(causal(), order), change);
-    }
-    expect_no_leak(64, 200, edges, causal(), change);
+  const std::vector<int64_t> edges = {0, 31, 32, 63, 126, 127, 128, 198};
+  for (const Change& change : kChanges) expect_no_leak(64, 200, edges, causal(), change);
+  for (const KvOrder order : kBothOrders) {
+    expect_no_leak(64, 40, all, in_order(causal(), order), kChanges[0]);
   }
   expect_no_leak(128, 200, edges, causal(), kChanges[0]);
 }
