@@ -116,6 +116,18 @@ if(TARGET test_kernels)
   set_tests_properties(kernels/ForwardBits.same_under_each_adversary
                        PROPERTIES LABELS "cpu;kernels" TIMEOUT 300
                                   WORKING_DIRECTORY "${PROJECT_BINARY_DIR}")
+  # The same tests with binary16 accumulators of the scores.
+  foreach(suite IN ITEMS Forward ForwardIsolation ForwardStructure All/ForwardMask)
+    string(MAKE_C_IDENTIFIER "${suite}" name)
+    add_test(NAME kernels/HalfScores.${name}
+             COMMAND flamia_vgpu_run --chip h200 --adversary random --seed 1
+                     $<TARGET_FILE:test_kernels>
+                     "--gtest_filter=${suite}.*:-*.OffsetsPast32Bits")
+    set_tests_properties(kernels/HalfScores.${name}
+                         PROPERTIES LABELS "cpu;kernels" TIMEOUT 300
+                                    ENVIRONMENT "FLAMIA_TEST_SCORES=f16"
+                                    WORKING_DIRECTORY "${PROJECT_BINARY_DIR}")
+  endforeach()
 endif()
 
 # What the shared library exports are functions: rows of the kernel table and the like stay inside.
