@@ -189,8 +189,8 @@ struct ForwardArgs {
 /// Kernels that take a ForwardArgs (src/kernels/hopper/forward*.cu). Grid: at most one CTA per SM.
 extern const KernelInfo kForwardMxfp8D128;
 extern const KernelInfo kForwardMxfp8D64;
-/// Scores with binary16 accumulators: codes of q and k are at most 14 (kHalfAccumulatorHeadroom) and
-/// score_multiplier has 11 significant bits.
+/// Scores with binary16 accumulators: codes of q and k are at most 14 (kHalfAccumulatorHeadroom)
+/// and score_multiplier has 11 significant bits.
 extern const KernelInfo kForwardMxfp8HalfD128;
 extern const KernelInfo kForwardMxfp8HalfD64;
 /// The same in other variants (src/kernels/hopper/forward_forms.cu). Exact: exponents of q, k and v

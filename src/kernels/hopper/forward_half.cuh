@@ -18,6 +18,7 @@
 #include <cstdint>
 
 #include "kernels/hopper/forward_config.h"
+#include "kernels/hopper/forward_half_pairs.cuh"
 #include "kernels/hopper/forward_rows.cuh"
 #include "numerics/key_fold.h"
 #include "numerics/online_softmax.h"
@@ -34,14 +35,13 @@ template <ForwardConfig kConfig>
 class ForwardHalfConsumer {
   using Map = ForwardSharedMap<kConfig>;
   static constexpr int kHeadDim = kConfig.head_dim;
-  static constexpr int kScores = kKeyTile / 4;   // pairs of accumulators of S per thread
-  static constexpr int kOutputs = kHeadDim / 2;  // elements of O
+  static constexpr int kScorePairs = kKeyTile / 4;  // pairs of accumulators of S per thread
+  static constexpr int kOutputs = kHeadDim / 2;     // elements of O
   /// The product with V in two parts, so that registers suffice: the first is added to O while the
   /// second is under way, the second, with the row sums, beside the exponentials of the next tile.
   static constexpr int kFirst = 32;
   static constexpr bool kSplit = kOutputs > kFirst;
   static constexpr int kSecond = kOutputs - (kSplit ? kFirst : 0);
-  static constexpr uint32_t kMinusInfinities = 0xfc00fc00u;
 
  public:
   FLAMIA_DEVICE ForwardHalfConsumer(const ForwardArgs& args, unsigned char* shared)
@@ -80,29 +80,6 @@ class ForwardHalfConsumer {
     uint4 scales;  ///< HalfScales
     int reference;
   };
-  /// Arguments of a tile's exponentials are scores * multiplier + bias.
-  struct Line {
-    __half2 multiplier[kBlocksPerTile / 2];  ///< of key blocks 0 and 1, 2 and 3
-    __half2 bias[kBlocksPerTile];            ///< of row 0, row 1
-  };
-  /// Twice the half of a pair, which instructions choose at no cost.
-  FLAMIA_DEVICE static __half2 both(__half2 x, int half) {
-    return half == 0 ? __low2half2(x) : __high2half2(x);
-  }
-  FLAMIA_DEVICE static __half2 multiplier_of(const __half2 (&pairs)[kBlocksPerTile / 2],
-                                             int block) {
-    return both(pairs[block / 2], block % 2);
-  }
-
-  FLAMIA_DEVICE static __half2 pair(uint32_t bits) {
-    return *reinterpret_cast<const __half2*>(&bits);
-  }
-  FLAMIA_DEVICE static uint32_t bits(__half2 pair) { return *reinterpret_cast<uint32_t*>(&pair); }
-  /// Register i of a row half and key block.
-  FLAMIA_DEVICE static constexpr int score_index(int half, int block, int i) {
-    return 8 * block + 2 * i + half;
-  }
-
   FLAMIA_DEVICE const HalfTileScales* scales_of(uint32_t tile) const {
     return reinterpret_cast<const HalfTileScales*>(shared_ + Map::kScales) +
            tile % Map::kScaleSlots;
@@ -130,8 +107,8 @@ class ForwardHalfConsumer {
   }
 
   FLAMIA_DEVICE void attend_tiles(uint32_t left, float (&o)[kOutputs], Rows& rows) {
-    uint32_t a[kScores];
-    uint32_t b[kScores];
+    uint32_t a[kScorePairs];
+    uint32_t b[kScorePairs];
     float second[kSecond + kSumRows / 2];
     Due last;
     Due due;
@@ -174,7 +151,7 @@ class ForwardHalfConsumer {
   }
 
   /// Scores of tile tile_.
-  FLAMIA_DEVICE void issue_scores(uint32_t (&s)[kScores]) const {
+  FLAMIA_DEVICE void issue_scores(uint32_t (&s)[kScorePairs]) const {
     const uint32_t stage = tile_ % kConfig.stages;
     const uint32_t query = ptx::wgmma_descriptor_low(base_ + Map::kQuery) +
                            (buffer_ * Map::kQueryBytes + group_ * (Map::kQueryBytes / 2)) / 16;
@@ -183,14 +160,6 @@ class ForwardHalfConsumer {
     for (int step = 0; step < kHeadDim / 32; ++step) {
       ptx::wgmma_m64n128k32_f16<kHeadDim>(s, query + 2 * step, keys + 2 * step, step != 0);
     }
-  }
-
-  /// Largest score of a row half and key block: even columns low, odd ones high.
-  FLAMIA_DEVICE static __half2 largest_of_block(const uint32_t (&s)[kScores], int half, int block) {
-    const __half2 first =
-        __hmax2(__hmax2(pair(s[score_index(half, block, 0)]), pair(s[score_index(half, block, 1)])),
-                pair(s[score_index(half, block, 2)]));
-    return __hmax2(first, pair(s[score_index(half, block, 3)]));
   }
 
   /// Rows with such bases take the usual form: their biases stay exact.
@@ -208,31 +177,6 @@ class ForwardHalfConsumer {
   }
   FLAMIA_DEVICE float ceiling() const { return args_.p_log2 + args_.tau; }
 
-  /// Pairs (row 0, row 1): the larger of two columns of each.
-  FLAMIA_DEVICE static __half2 across_columns(__half2 row0, __half2 row1) {
-    return __hmax2(__lows2half2(row0, row1), __highs2half2(row0, row1));
-  }
-  FLAMIA_DEVICE static __half2 across_lanes(__half2 x) {
-    x = __hmax2(x, __shfl_xor_sync(kWholeWarp, x, 1));
-    return __hmax2(x, __shfl_xor_sync(kWholeWarp, x, 2));
-  }
-
-  /// Largest scores of the two rows among this thread's columns, in base 2, as a pair.
-  FLAMIA_DEVICE static __half2 largest_scores(const uint32_t (&s)[kScores],
-                                              const __half2 (&multiplier)[kBlocksPerTile / 2]) {
-    __half2 largest[2];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      __half2 scaled[kBlocksPerTile];
-#pragma unroll
-      for (int g = 0; g < kBlocksPerTile; ++g) {
-        scaled[g] = __hmul2(largest_of_block(s, half, g), multiplier_of(multiplier, g));
-      }
-      largest[half] = __hmax2(__hmax2(__hmax2(scaled[0], scaled[1]), scaled[2]), scaled[3]);
-    }
-    return across_columns(largest[0], largest[1]);
-  }
-
   FLAMIA_DEVICE Incoming load_scales() const {
     const HalfTileScales* scales = scales_of(tile_);
     return {*reinterpret_cast<const uint4*>(scales->half + consumer_thread() / 64),
@@ -241,7 +185,7 @@ class ForwardHalfConsumer {
 
   /// From the scores of tile tile_ to how its exponentials are formed, and what becomes of O and l.
   /// The product of the tile before may still be under way.
-  FLAMIA_DEVICE void prepare(uint32_t (&s)[kScores], Rows& rows, Due& due, Line& line,
+  FLAMIA_DEVICE void prepare(uint32_t (&s)[kScorePairs], Rows& rows, Due& due, Line& line,
                              const Incoming& incoming) {
     due = {{1.0f, 1.0f}};
     line.multiplier[0] = pair(incoming.scales.x);
@@ -274,60 +218,6 @@ class ForwardHalfConsumer {
       line.bias[g] =
           __hadd2(base, both(pair(g < 2 ? incoming.scales.z : incoming.scales.w), g % 2));
     }
-  }
-
-  /// Bits of the first `count` of a thread's 32 columns. Column e of register 2 k + a of a row half
-  /// has bit k + 8 e + 16 a: the four of one k then reach the sign bits of bytes by one shift.
-  FLAMIA_DEVICE static uint32_t first_columns(int count) {
-    uint32_t columns = 0;
-#pragma unroll
-    for (int byte = 0; byte < 4; ++byte) {
-      const int in_byte = (count + 3 - byte / 2 * 2 - byte % 2) >> 2;
-      columns |= ((1u << in_byte) - 1) << (byte * 8);
-    }
-    return columns;
-  }
-
-  /// Scores outside what the rows see become -inf.
-  FLAMIA_DEVICE static void mask(uint32_t (&s)[kScores], const VisibleKeys (&seen)[2], int quad) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const uint32_t visible = first_columns(columns_below(seen[half].end - quad * 2)) &
-                               ~first_columns(columns_below(seen[half].begin - quad * 2));
-#pragma unroll
-      for (int r = 0; r < kKeyTile / 8; ++r) {
-        const uint32_t keep =
-            ptx::signs_of_bytes(visible << (7 - r / 2), r % 2 == 0 ? 0x9988 : 0xbbaa);
-        uint32_t& x = s[2 * r + half];
-        x = (x & keep) | (~keep & kMinusInfinities);
-      }
-    }
-  }
-
-  /// A pair of arguments: in binary16 where its parts are exact there, else in FP32.
-  FLAMIA_DEVICE static __half2 arguments(uint32_t s, float multiplier, float bias, bool narrow) {
-    if (narrow && magnitude(bias) <= kHalfExactLimit) {
-      return __hfma2(pair(s), __float2half2_rn(multiplier), __float2half2_rn(bias));
-    }
-    const float2 x = __half22float2(pair(s));
-    return __floats2half2_rn(fma_f32(x.x, multiplier, bias), fma_f32(x.y, multiplier, bias));
-  }
-
-  /// Largest score of a row half in base 2: products in binary16 where they are usual there.
-  FLAMIA_DEVICE static float largest_wide(const uint32_t (&s)[kScores], int half,
-                                          const float* multiplier, uint32_t narrow) {
-    float largest = -kFloatInfinity;
-#pragma unroll
-    for (int g = 0; g < kBlocksPerTile; ++g) {
-      const __half2 block = largest_of_block(s, half, g);
-      const __half x = __hmax(__low2half(block), __high2half(block));
-      float value = __half2float(x) * multiplier[g];
-      if ((narrow >> g & 1) != 0 && magnitude(value) < kHalfExactLimit) {
-        value = __half2float(__float2half_rn(value));  // both factors have 11 bits: exact before
-      }
-      largest = max_number(largest, value);
-    }
-    return largest;
   }
 
   /// Row sum of a tile whose constant rows do not give it: decoded P-hat where the fold keeps it,
@@ -413,7 +303,7 @@ class ForwardHalfConsumer {
   }
 
   /// Largest scores of the two rows in base 2, over all their columns.
-  FLAMIA_DEVICE void largest_general(const uint32_t (&s)[kScores], const HalfTileScales* scales,
+  FLAMIA_DEVICE void largest_general(const uint32_t (&s)[kScorePairs], const HalfTileScales* scales,
                                      int row_block, uint32_t narrow, float (&largest)[2]) const {
     __half2 multiplier[kBlocksPerTile / 2];
     load_multipliers(multiplier, scales, row_block, narrow);
@@ -459,7 +349,7 @@ class ForwardHalfConsumer {
     }
   }
 
-  FLAMIA_DEVICE void prepare_general(uint32_t (&s)[kScores], Rows& rows, float (&factor)[2],
+  FLAMIA_DEVICE void prepare_general(uint32_t (&s)[kScorePairs], Rows& rows, float (&factor)[2],
                                      Line& line) {
     const HalfTileScales* scales = scales_of(tile_);
     const int thread = consumer_thread();
@@ -519,7 +409,7 @@ class ForwardHalfConsumer {
   }
 
   /// What few tiles need, from copies of the scores in shared memory, so that its code is short.
-  FLAMIA_DEVICE void set_aside(uint32_t (&s)[kScores], const float (&base)[2], bool sums,
+  FLAMIA_DEVICE void set_aside(uint32_t (&s)[kScorePairs], const float (&base)[2], bool sums,
                                bool forms, const bool (&in_product)[2], const int (&reference)[2],
                                Line& line) const {
     const HalfTileScales* scales = scales_of(tile_);
@@ -531,7 +421,7 @@ class ForwardHalfConsumer {
         thread % 32;
     __syncwarp();
 #pragma unroll
-    for (int i = 0; i < kScores; ++i) aside[32 * i] = s[i];
+    for (int i = 0; i < kScorePairs; ++i) aside[32 * i] = s[i];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       if (sums) {
@@ -544,36 +434,11 @@ class ForwardHalfConsumer {
     }
     if (!forms) return;
 #pragma unroll
-    for (int i = 0; i < kScores; ++i) s[i] = aside[32 * i];
+    for (int i = 0; i < kScorePairs; ++i) s[i] = aside[32 * i];
 #pragma unroll
     for (int g = 0; g < kBlocksPerTile; ++g) {
       line.multiplier[g / 2] = __float2half2_rn(1.0f);
       line.bias[g] = __float2half2_rn(0.0f);
-    }
-  }
-
-  FLAMIA_DEVICE static void exponentials(const uint32_t (&s)[kScores], const Line& line,
-                                         uint32_t (&p)[4][4]) {
-#pragma unroll
-    for (int word = 0; word < 16; ++word) {
-      const int block = word / 4;
-      const int half = word % 2;
-      __half2 bias = line.bias[block];
-      if (kHeadDim == 128 && block >= 3) {
-        // Signs of codes are clear, which the compiler does not know: not too many at a time.
-        uint32_t signs = 0;
-#pragma unroll
-        for (int w = 4 - 2; w < 4; ++w) signs |= p[block - 3][w];
-        bias = pair(bits(bias) | (signs & 0x80808080u));
-      }
-      uint32_t x[2];
-#pragma unroll
-      for (int k = 0; k < 2; ++k) {
-        const uint32_t score = s[score_index(half, block, word % 4 / 2 * 2 + k)];
-        x[k] = ptx::exp2_approximate_f16x2(
-            bits(__hfma2(pair(score), multiplier_of(line.multiplier, block), both(bias, half))));
-      }
-      p[block][word % 4] = ptx::pack_e4m3x4(x[0], x[1]);
     }
   }
 
@@ -659,9 +524,9 @@ class ForwardHalfConsumer {
 
   /// A tile whose scores `s` are prepared: its exponentials, beside the promotion of the tile
   /// before and the scores of the next, then its product, beside what prepares the next.
-  FLAMIA_DEVICE void step(uint32_t (&s)[kScores], uint32_t (&next)[kScores], float (&o)[kOutputs],
-                          float (&second)[kSecond + kSumRows / 2], Rows& rows, Due& last, Due& due,
-                          Line& line) {
+  FLAMIA_DEVICE void step(uint32_t (&s)[kScorePairs], uint32_t (&next)[kScorePairs],
+                          float (&o)[kOutputs], float (&second)[kSecond + kSumRows / 2], Rows& rows,
+                          Due& last, Due& due, Line& line) {
     uint32_t p[4][4];
     float first[kFirst];
     const uint32_t tile = ptx::uniform(tile_);
@@ -671,7 +536,7 @@ class ForwardHalfConsumer {
     issue_scores(next);
     ptx::wgmma_commit();
     add_product<kOutputs - kSecond, kSecond>(o, second, last);
-    exponentials(s, line, p);
+    exponentials<kHeadDim == 128>(s, line, p);
     wait_for_values(tile);
     const Incoming incoming = load_scales();
     ptx::wgmma_fence();
@@ -694,14 +559,14 @@ class ForwardHalfConsumer {
   }
 
   /// The last tile of a unit.
-  FLAMIA_DEVICE void last_step(uint32_t (&s)[kScores], float (&o)[kOutputs],
+  FLAMIA_DEVICE void last_step(uint32_t (&s)[kScorePairs], float (&o)[kOutputs],
                                float (&second)[kSecond + kSumRows / 2], Rows& rows, const Due& last,
                                Due& due, const Line& line) {
     uint32_t p[4][4];
     float first[kFirst];
     tile_ = ptx::uniform(tile_);
     add_product<kOutputs - kSecond, kSecond>(o, second, last);
-    exponentials(s, line, p);
+    exponentials<kHeadDim == 128>(s, line, p);
     wait_for_values(tile_);
     ptx::wgmma_fence();
     issue_product(first, second, p, tile_);

@@ -148,14 +148,18 @@ FLAMIA_DEVICE void store_rows(const ForwardArgs& args, unsigned char* shared,
   const RowPlace place(args, description->item.query_token);
   uint16_t* destination = output.data + place.batch * output.batch_stride +
                           place.position * output.token_stride +
-                          description->head * output.head_stride + column * 8;
+                          description->head * output.head_stride + column * 8 +
+                          (warp * 16 + lane / kVectors) * output.token_stride;
+  const int64_t step = kRowsAtOnce * output.token_stride;
+  const int left = description->item.rows - warp * 16 - lane / kVectors;
+  source += lane / kVectors * Map::kOutputRowBytes;
 #pragma unroll
   for (int r = 0; r < 16; r += kRowsAtOnce) {
-    const int row = r + lane / kVectors;
-    if (warp * 16 + row < description->item.rows) {
-      *reinterpret_cast<uint4*>(destination + (warp * 16 + row) * output.token_stride) =
-          *reinterpret_cast<const uint4*>(source + row * Map::kOutputRowBytes);
+    if (r < left) {
+      *reinterpret_cast<uint4*>(destination) =
+          *reinterpret_cast<const uint4*>(source + r * Map::kOutputRowBytes);
     }
+    destination += step;
   }
 }
 
@@ -184,19 +188,17 @@ FLAMIA_DEVICE void store_results(const ForwardArgs& args, unsigned char* shared,
       o[i + 2 * half] *= inverse;
       o[i + 2 * half + 1] *= inverse;
     }
-    if (__any_sync(kWholeWarp, row.empty)) {  // nothing was added, unless zeros times NaN
-#pragma unroll
-      for (int i = 0; i < kOutputs; i += 4) {
-        o[i + 2 * half] = row.empty ? 0.0f : o[i + 2 * half];
-        o[i + 2 * half + 1] = row.empty ? 0.0f : o[i + 2 * half + 1];
-      }
-    }
     if (thread % 4 == 0 && first + 8 * half < description->item.rows) {
       const float lse = kLn2 * (row.maximum + ptx::log2_approximate(row.sum) - args.p_log2);
       args.lse.data[place.batch * args.lse.batch_stride + description->head * args.lse.head_stride +
                     (place.position + first + 8 * half) * args.lse.token_stride] =
           row.empty ? kEmptyLse : lse;
     }
+  }
+  if (__builtin_expect(__any_sync(kWholeWarp, rows[0].empty || rows[1].empty), 0)) {
+    asm volatile("");  // a branch, for what is rare: nothing was added, unless zeros times NaN
+#pragma unroll
+    for (int i = 0; i < kOutputs; ++i) o[i] = rows[i / 2 % 2].empty ? 0.0f : o[i];
   }
   uint32_t main[kOutputs / 2];
 #pragma unroll
