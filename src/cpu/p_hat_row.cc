@@ -28,7 +28,7 @@ namespace {
 
 /// Row-sum term of each column: decoded P-hat or the exponential, with the fold undone.
 float sum_terms(const PRow& row, const float* e, const float* p_hat) {
-  float term[kKeyTile];
+  alignas(32) float term[kKeyTile];
   const KeyFolds& folds = *row.folds;
   if (row.row_sum == RowSum::kP) {
     for (int j = 0; j < row.count; ++j) term[j] = e[j] * folds.inverse[j];
@@ -47,8 +47,8 @@ void biases(const PRow& row, float* bias) {
 }
 
 float quantize_bf16(const PRow& row, float* p_hat) {
-  float bias[kKeyTile] = {};
-  float e[kKeyTile];
+  alignas(32) float bias[kKeyTile] = {};
+  alignas(32) float e[kKeyTile];
   biases(row, bias);
   exponentials(row.exponential, row.acc, row.mult, bias, row.count, e);
   for (int j = 0; j < row.count; ++j) p_hat[j] = round_bf16(e[j]);
@@ -56,8 +56,8 @@ float quantize_bf16(const PRow& row, float* p_hat) {
 }
 
 float quantize_e4m3(const PRow& row, float* p_hat) {
-  float bias[kKeyTile] = {};
-  float e[kKeyTile];
+  alignas(32) float bias[kKeyTile] = {};
+  alignas(32) float e[kKeyTile];
   biases(row, bias);
   exponentials(row.exponential, row.acc, row.mult, bias, row.count, e);
   if (row.half) {
@@ -75,9 +75,9 @@ float quantize_e4m3(const PRow& row, float* p_hat) {
 
 /// x: masked scores. Blackwell NVFP4: the exponent of each 32-key group is found before 2^x.
 float quantize_e4m3_groups(const PRow& row, const float* x, float* p_hat) {
-  float bias[kKeyTile] = {};
-  float e[kKeyTile];
-  float scale[kKeyTile];
+  alignas(32) float bias[kKeyTile] = {};
+  alignas(32) float e[kKeyTile];
+  alignas(32) float scale[kKeyTile];
   for (int g = 0; g < row.count; g += kPHatGroup) {
     const int columns = smaller(kPHatGroup, row.count - g);
     const int exponent = p_hat_group_exponent(row_max(x + g, columns) - row.row_max);
@@ -97,10 +97,10 @@ float quantize_e4m3_groups(const PRow& row, const float* x, float* p_hat) {
 /// E2M1 with a scale of (group maximum) / 6 per 32 keys: codes from 2^(x - group maximum) * 6.
 float quantize_e2m1_groups(const PRow& row, const float* x, float* p_hat) {
   constexpr float kLog2Six = 2.584962500721156f;
-  float bias[kKeyTile] = {};
-  float e[kKeyTile];
-  float scale[kKeyTile];
-  float folded[kKeyTile];
+  alignas(32) float bias[kKeyTile] = {};
+  alignas(32) float e[kKeyTile];
+  alignas(32) float scale[kKeyTile];
+  alignas(32) float folded[kKeyTile];
   for (int j = 0; j < row.count; ++j) folded[j] = x[j] + row.folds->fold[j];
   for (int g = 0; g < row.count; g += kPHatGroup) {
     const int columns = smaller(kPHatGroup, row.count - g);

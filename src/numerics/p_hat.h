@@ -29,6 +29,8 @@ FLAMIA_HD constexpr bool p_hat_fits(double log2_s, double tau) {
 
 /// Hopper merges the rescale of O with its promotion to FP32, so renewing m always is free.
 inline constexpr PHatScale kHopperPHat = {8.0f, 256.0f, 0.0f};
+/// With binary16 scores a renewed maximum costs more than the rescale: 448 leaves 2^0.8 to grow.
+inline constexpr PHatScale kHopperHalfPHat = {8.0f, 256.0f, 0.75f};
 /// Blackwell skips rescales of O in tensor memory.
 inline constexpr PHatScale kBlackwellPHat = {4.0f, 16.0f, 4.0f};
 
@@ -51,6 +53,7 @@ FLAMIA_HD constexpr FLAMIA_FORCE_INLINE int p_hat_group_exponent(float group_max
 
 static_assert(kHopperPHat.multiplier == pow2(8) && kBlackwellPHat.multiplier == pow2(4));
 static_assert(p_hat_fits(kHopperPHat.log2, kHopperPHat.tau));
+static_assert(p_hat_fits(kHopperHalfPHat.log2, kHopperHalfPHat.tau));
 static_assert(p_hat_fits(kBlackwellPHat.log2, kBlackwellPHat.tau));
 static_assert(p_hat_fits(4, 4) && p_hat_fits(8, 0));
 static_assert(!p_hat_fits(8, 2) && !p_hat_fits(9, 0) && !p_hat_fits(8, 0.81));

@@ -89,7 +89,11 @@ bool takes_p_scale(Path path, Family family) {
 
 PScale resolve_p_scale(const Options& options) {
   PScale result;
-  const PHatScale& family = options.emulate == Family::kHopper ? kHopperPHat : kBlackwellPHat;
+  const bool hopper = options.emulate == Family::kHopper;
+  // With a factor of the caller's the threshold stays one that fits any factor that fits.
+  const bool half =
+      options.score_accumulator == ScoreAccumulator::kF16 && !options.p_scale.has_value();
+  const PHatScale& family = hopper ? (half ? kHopperHalfPHat : kHopperPHat) : kBlackwellPHat;
   if (options.path == Path::kBf16) {
     result = {1.0f, 0.0f};  // BF16 holds every probability: nothing to lift, nothing to delay
   } else if (!takes_p_scale(options.path, options.emulate)) {

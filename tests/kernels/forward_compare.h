@@ -43,7 +43,7 @@ inline ForwardTolerance widened(ForwardTolerance tolerance) {
   tolerance.cosine = std::min(tolerance.cosine, 0.9999);
   tolerance.row = std::max(tolerance.row, 0.1);
   tolerance.lse = std::max(tolerance.lse, 1.5e-2);
-  tolerance.row_lse = std::max(tolerance.row_lse, 5e-2);
+  tolerance.row_lse = std::max(tolerance.row_lse, 8e-2);
   tolerance.few = std::max(tolerance.few, 2e-2);
   return tolerance;
 }

@@ -170,7 +170,10 @@ class ForwardHalfConsumer {
   /// A row's base for a new maximum and the factor of what was accumulated.
   FLAMIA_DEVICE void renew(float* base, float* factor, float largest) const {
     if (largest + *base > ceiling()) {
-      const float next = half_row_base(largest, args_.p_log2);
+      // half_row_base() in two instructions.
+      const float exact = args_.p_log2 - largest;
+      const float next =
+          magnitude(exact) < kHalfExactLimit ? __half2float(__float2half_rd(exact)) : exact;
       *factor = ptx::exp2_approximate(next - *base);
       *base = next;
     }
