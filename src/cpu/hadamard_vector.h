@@ -22,7 +22,7 @@ inline int32_t hadamard_vector(float* x) {
   constexpr Int8 kOddPair = {0, 0, kNegative, kNegative, 0, 0, kNegative, kNegative};
   constexpr Int8 kUpperHalf = {0, 0, 0, 0, kNegative, kNegative, kNegative, kNegative};
   for (int i = 0; i < kVectors; ++i) {
-    Float8 y = *reinterpret_cast<const Float8*>(x + i * kLanes);
+    Float8 y = load_lanes<Float8>(x + i * kLanes);
     const auto butterfly = [](Float8 swapped, Float8 own, Int8 sign) {
       return swapped + reinterpret_cast<Float8>(reinterpret_cast<Int8>(own) ^ sign);
     };
